@@ -1,0 +1,13 @@
+#include "bind.hpp"
+
+PYBIND11_MODULE(_core, m) {
+    m.doc() = "Compiled core of Twofold: whole-array functions over rows, term ids and scores.";
+    m.attr("__version__") = TWOFOLD_VERSION;
+    bind_scratchpad(m);
+    bind_vectors(m);
+    bind_lexicon(m);
+    bind_graph(m);
+    bind_fuse(m);
+    bind_decay(m);
+    bind_pack(m);
+}
