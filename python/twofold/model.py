@@ -100,7 +100,8 @@ class Memory:
 class Row(NamedTuple):
     """One version as it is stored: immutable, closings are events. Instants are microseconds (UTC).
 
-    `lexemes` is canonical JSON {term: weighted count}; `metadata` canonical JSON; an erased row keeps its
+    `lexemes` is canonical JSON {term: weighted count}; `metadata` canonical JSON; `frame` is the canonical JSON
+    [entity, attribute, value] of a statement that the supersession rule understood. An erased row keeps its
     ordinal, seq, id, version, namespace and times, and nothing of its content.
     """
 
@@ -114,6 +115,7 @@ class Row(NamedTuple):
     tags: tuple[str, ...]
     entities: tuple[str, ...]
     key: str | None
+    frame: str | None
     confidence: float
     pinned: bool
     metadata: str
@@ -146,6 +148,7 @@ class IndexRow(NamedTuple):
     tags: tuple[str, ...]
     entities: tuple[str, ...]
     key: str | None
+    frame: str | None
     confidence: float
     pinned: bool
     metadata: str
