@@ -127,7 +127,7 @@ cpp-if-possible: $(ENV_STAMP)
 	@if ! $(PY) tools/preflight.py --doctest; then \
 	  echo "==> SKIPPED C++ tests: no doctest here (apt-get install doctest-dev)"; \
 	else $(MAKE) --no-print-directory cpp && \
-	  if command -v qemu-aarch64 aarch64-linux-gnu-g++ > /dev/null; then $(MAKE) --no-print-directory neon; \
+	  if command -v qemu-aarch64 > /dev/null && command -v aarch64-linux-gnu-g++ > /dev/null; then $(MAKE) --no-print-directory neon; \
 	  else echo "==> SKIPPED NEON: apt-get install qemu-user g++-aarch64-linux-gnu"; fi; fi
 
 asan: $(ENV_STAMP) ## C++ tests under AddressSanitizer and UBSan

@@ -98,7 +98,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 _LONG = pytest.StashKey[bool]()
 
 # A developer's own settings must not change what the tests see; these choose what is tested.
-_KEPT = {"TWOFOLD_DATA", "TWOFOLD_KERNEL", "TWOFOLD_LONG", "TWOFOLD_CACHE", "TWOFOLD_MODELS"}
+_KEPT = {"TWOFOLD_DATA", "TWOFOLD_KERNEL", "TWOFOLD_LONG", "TWOFOLD_CACHE", "TWOFOLD_MODELS", "TWOFOLD_WHEEL"}
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def main() -> int:
         if not DOCTEST.exists():
             apt_install(["doctest-dev"])
         return 0 if DOCTEST.exists() else 1
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this runs before anything has checked it
         print(f"Twofold needs Python 3.11 or newer, this is {sys.version.split()[0]}; set PYTHON=python3.x")
         return 1
     lacking = missing()

@@ -1,4 +1,4 @@
-"""Print what pyproject.toml asks for, one requirement a line: the build system's, the package's, the named extras'."""
+"""Print what pyproject.toml requires, one a line: of the build system, the package and the named extras."""
 
 from __future__ import annotations
 
