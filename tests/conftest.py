@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import os
 import socket
 from collections.abc import Callable
@@ -98,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 _LONG = pytest.StashKey[bool]()
 
 # A developer's own settings must not change what the tests see; these choose what is tested.
-_KEPT = {"TWOFOLD_DATA", "TWOFOLD_KERNEL", "TWOFOLD_LONG", "TWOFOLD_CACHE", "TWOFOLD_MODELS", "TWOFOLD_WHEEL"}
+_KEPT = {"TWOFOLD_DATA", "TWOFOLD_KERNEL", "TWOFOLD_LONG", "TWOFOLD_HOME", "TWOFOLD_WHEEL"}
 
 
 @pytest.fixture
@@ -116,11 +117,32 @@ def clock() -> Any:
 
 
 @pytest.fixture
-def embedder() -> Any:
-    """An embedder without a model: hashed words, same vectors everywhere."""
-    from twofold.embed.hashing import HashingEmbedder
+def ids() -> Callable[[int], str]:
+    """A source of ids that counts: equal runs give equal ids, and they sort by time as real ones do."""
+    from twofold.vault import new_id
 
-    return HashingEmbedder()
+    count = itertools.count()
+    return lambda us: new_id(us, next(count).to_bytes(10, "big"))
+
+
+@pytest.fixture(scope="session")
+def embedder() -> Any:
+    """An embedder without a model: hashed words, the same vectors everywhere."""
+    from twofold.embed import open_embedder
+
+    return open_embedder("hashing")
+
+
+@pytest.fixture(scope="session")
+def model() -> Any:
+    """The installed MiniLM; mark tests that use it `model`."""
+    from twofold.embed import open_embedder
+    from twofold.errors import EmbedderUnavailable
+
+    try:
+        return open_embedder("minilm")
+    except EmbedderUnavailable as missing:
+        pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
