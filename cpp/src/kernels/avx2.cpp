@@ -1,0 +1,129 @@
+// AVX2: 16-bit pair sums of |query| * sign(code, query), which cannot saturate because codes stay in [-127,
+// 127].
+#include <immintrin.h>
+
+#include "kernel.hpp"
+
+namespace twofold::kernels {
+namespace {
+
+__m256i broadcast4(const std::int8_t* bytes) {
+    return _mm256_broadcastd_epi32(_mm_loadu_si32(bytes));
+}
+
+__m256i add_products(__m256i sum, __m256i codes, __m256i query, __m256i magnitude, __m256i ones) {
+    const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(codes, query));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+}
+
+__m256 bound(__m256i sums, const float* scales, const float* residuals, const ScanQuery& query) {
+    const __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(scales), _mm256_set1_ps(query.scale));
+    const __m256 estimate = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor);
+    const __m256 spread = _mm256_add_ps(
+        _mm256_mul_ps(_mm256_loadu_ps(residuals), _mm256_set1_ps(query.slope)), _mm256_set1_ps(query.offset));
+    return _mm256_add_ps(estimate, spread);
+}
+
+void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count, const std::uint16_t* valid,
+          float threshold, float* upper, std::uint16_t* hits) {
+    const std::size_t stride = (query.groups + 2) * kLine;
+    const __m256i ones = _mm256_set1_epi16(1);
+    const __m256 level = _mm256_set1_ps(threshold);
+    for (std::size_t b = 0; b < count; ++b) {
+        hits[b] = 0;
+        if (valid[b] == 0) continue;
+        const std::uint8_t* codes = blocks + b * stride;
+        __m256i low0 = _mm256_setzero_si256(), high0 = low0, low1 = low0, high1 = low0;
+        std::size_t g = 0;
+        for (; g + 2 <= query.groups; g += 2) {
+            const auto* line = reinterpret_cast<const __m256i*>(codes + kLine * g);
+            const __m256i q0 = broadcast4(query.codes + 4 * g);
+            const __m256i m0 = broadcast4(query.magnitudes + 4 * g);
+            low0 = add_products(low0, _mm256_load_si256(line), q0, m0, ones);
+            high0 = add_products(high0, _mm256_load_si256(line + 1), q0, m0, ones);
+            const __m256i q1 = broadcast4(query.codes + 4 * g + 4);
+            const __m256i m1 = broadcast4(query.magnitudes + 4 * g + 4);
+            low1 = add_products(low1, _mm256_load_si256(line + 2), q1, m1, ones);
+            high1 = add_products(high1, _mm256_load_si256(line + 3), q1, m1, ones);
+        }
+        if (g < query.groups) {
+            const auto* line = reinterpret_cast<const __m256i*>(codes + kLine * g);
+            const __m256i q0 = broadcast4(query.codes + 4 * g);
+            const __m256i m0 = broadcast4(query.magnitudes + 4 * g);
+            low0 = add_products(low0, _mm256_load_si256(line), q0, m0, ones);
+            high0 = add_products(high0, _mm256_load_si256(line + 1), q0, m0, ones);
+        }
+        const auto* scales = reinterpret_cast<const float*>(codes + kLine * query.groups);
+        const float* residuals = scales + kBlockRows;
+        const __m256 low = bound(_mm256_add_epi32(low0, low1), scales, residuals, query);
+        const __m256 high = bound(_mm256_add_epi32(high0, high1), scales + 8, residuals + 8, query);
+        _mm256_storeu_ps(upper + kBlockRows * b, low);
+        _mm256_storeu_ps(upper + kBlockRows * b + 8, high);
+        const int reached = _mm256_movemask_ps(_mm256_cmp_ps(low, level, _CMP_GE_OQ)) |
+                            _mm256_movemask_ps(_mm256_cmp_ps(high, level, _CMP_GE_OQ)) << 8;
+        hits[b] = static_cast<std::uint16_t>(reached & valid[b]);
+    }
+}
+
+float fold(__m256 a0, __m256 a1, __m256 a2, __m256 a3) {
+    const __m256 eight = _mm256_add_ps(_mm256_add_ps(a0, a2), _mm256_add_ps(a1, a3));
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+}
+
+__m256 add_scaled(__m256 sum, const float* row, const float* query) {
+    return _mm256_add_ps(sum, _mm256_mul_ps(_mm256_loadu_ps(row), _mm256_loadu_ps(query)));
+}
+
+void score(const float* query, const float* const* rows, std::size_t count, std::size_t width, float* out) {
+    for (std::size_t r = 0; r < count; ++r) {
+        const float* row = rows[r];
+        const float* next = rows[r + 1 < count ? r + 1 : r];
+        __m256 a0 = _mm256_setzero_ps(), a1 = a0, a2 = a0, a3 = a0;
+        std::size_t i = 0;
+        for (; i + kLanes <= width; i += kLanes) {
+            _mm_prefetch(reinterpret_cast<const char*>(next + i), _MM_HINT_T0);
+            _mm_prefetch(reinterpret_cast<const char*>(next + i + 16), _MM_HINT_T0);
+            a0 = add_scaled(a0, row + i, query + i);
+            a1 = add_scaled(a1, row + i + 8, query + i + 8);
+            a2 = add_scaled(a2, row + i + 16, query + i + 16);
+            a3 = add_scaled(a3, row + i + 24, query + i + 24);
+        }
+        if (i < width) {
+            a0 = add_scaled(a0, row + i, query + i);
+            a1 = add_scaled(a1, row + i + 8, query + i + 8);
+        }
+        out[r] = fold(a0, a1, a2, a3);
+    }
+}
+
+std::int32_t total(__m256i sums) {
+    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
+void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* token, std::size_t dim,
+          std::int32_t* out) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    for (std::size_t q = 0; q < count; ++q) {
+        const std::int8_t* query = queries + q * dim;
+        __m256i sums = _mm256_setzero_si256();
+        std::size_t i = 0;
+        for (; i + 32 <= dim; i += 32) {
+            const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(token + i));
+            const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query + i));
+            sums = add_products(sums, b, a, _mm256_abs_epi8(a), ones);
+        }
+        std::int32_t sum = total(sums);
+        for (; i < dim; ++i) sum += query[i] * token[i];
+        out[q] = sum;
+    }
+}
+
+}  // namespace
+
+const Kernel avx2 = {"avx2", scan, score, dots};
+
+}  // namespace twofold::kernels

@@ -1,0 +1,69 @@
+// The portable level, and the specification of the others.
+#include "kernel.hpp"
+
+namespace twofold::kernels {
+namespace {
+
+void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count, const std::uint16_t* valid,
+          float threshold, float* upper, std::uint16_t* hits) {
+    const std::size_t stride = (query.groups + 2) * kLine;
+    for (std::size_t b = 0; b < count; ++b) {
+        hits[b] = 0;
+        if (valid[b] == 0) continue;
+        const auto* codes = reinterpret_cast<const std::int8_t*>(blocks + b * stride);
+        std::int32_t sums[kBlockRows] = {};
+        for (std::size_t g = 0; g < query.groups; ++g) {
+            const std::int8_t* q = query.codes + 4 * g;
+            const std::int8_t* c = codes + kLine * g;
+            for (std::size_t lane = 0; lane < kBlockRows; ++lane) {
+                sums[lane] += c[4 * lane] * q[0] + c[4 * lane + 1] * q[1] + c[4 * lane + 2] * q[2] +
+                              c[4 * lane + 3] * q[3];
+            }
+        }
+        const auto* scales = reinterpret_cast<const float*>(codes + kLine * query.groups);
+        const float* residuals = scales + kBlockRows;
+        float* out = upper + kBlockRows * b;
+        unsigned reached = 0;
+        for (std::size_t lane = 0; lane < kBlockRows; ++lane) {
+            const float estimate = static_cast<float>(sums[lane]) * (scales[lane] * query.scale);
+            out[lane] = estimate + (residuals[lane] * query.slope + query.offset);
+            reached |= static_cast<unsigned>(out[lane] >= threshold) << lane;
+        }
+        hits[b] = static_cast<std::uint16_t>(reached & valid[b]);
+    }
+}
+
+float score_one(const float* query, const float* row, std::size_t width) {
+    float lanes[kLanes] = {};
+    std::size_t i = 0;
+    for (; i + kLanes <= width; i += kLanes) {
+        for (std::size_t j = 0; j < kLanes; ++j) lanes[j] += row[i + j] * query[i + j];
+    }
+    if (i < width) {
+        for (std::size_t j = 0; j < kLanes / 2; ++j) lanes[j] += row[i + j] * query[i + j];
+    }
+    for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+        for (std::size_t j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+    }
+    return lanes[0];
+}
+
+void score(const float* query, const float* const* rows, std::size_t count, std::size_t width, float* out) {
+    for (std::size_t r = 0; r < count; ++r) out[r] = score_one(query, rows[r], width);
+}
+
+void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* token, std::size_t dim,
+          std::int32_t* out) {
+    for (std::size_t q = 0; q < count; ++q) {
+        const std::int8_t* query = queries + q * dim;
+        std::int32_t sum = 0;
+        for (std::size_t i = 0; i < dim; ++i) sum += query[i] * token[i];
+        out[q] = sum;
+    }
+}
+
+}  // namespace
+
+const Kernel generic = {"generic", scan, score, dots};
+
+}  // namespace twofold::kernels

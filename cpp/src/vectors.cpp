@@ -1,0 +1,611 @@
+#include "twofold/vectors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/kernel.hpp"
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace twofold {
+namespace {
+
+using kernels::kBlockRows;
+using kernels::kLine;
+
+static_assert(std::endian::native == std::endian::little,
+              "code blocks and mask packing assume little endian");
+
+constexpr std::size_t kFirstSegmentRows = 256;
+constexpr std::size_t kChunkBlocks = 64;
+/// Blocks with at most this many rows to look at are scored from the float rows: 4 rows cost the bytes of the
+/// block.
+constexpr int kGatherRows = 4;
+/// Several queries share a chunk of codes while it stays in the second-level cache.
+constexpr std::size_t kSharedChunkBytes = 256 * 1024;
+
+std::size_t round_up(std::size_t value, std::size_t step) {
+    return (value + step - 1) / step * step;
+}
+
+struct Free {
+    void operator()(void* memory) const noexcept { std::free(memory); }
+};
+using Bytes = std::unique_ptr<std::uint8_t, Free>;
+
+Bytes allocate(std::size_t bytes) {
+    constexpr std::size_t kHugePage = std::size_t{2} << 20;
+    const bool huge = bytes >= 2 * kHugePage;
+    const std::size_t alignment = huge ? kHugePage : kLine;
+    const std::size_t whole = round_up(bytes, alignment);
+    Bytes memory(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, whole)));
+    if (memory == nullptr) throw std::bad_alloc();
+#if defined(__linux__)
+    // A refusal only costs speed.
+    if (huge) static_cast<void>(madvise(memory.get(), whole, MADV_HUGEPAGE));
+#endif
+    return memory;
+}
+
+const kernels::Kernel& kernel_called(std::string_view name) {
+    if (name.empty()) return kernels::active();
+    const kernels::Kernel* kernel = kernels::find(std::string(name).c_str());
+    if (kernel == nullptr) {
+        throw std::invalid_argument("kernel level " + std::string(name) + " cannot run on this machine");
+    }
+    return *kernel;
+}
+
+struct Quantised {
+    float scale;
+    double residual;  // Euclidean norm of row - scale * codes
+};
+
+struct Extent {
+    double square;  // sum of squares; not finite exactly where an element is not
+    float largest;  // largest absolute value
+};
+
+constexpr std::size_t kSumLanes = 8;
+
+double total(const std::array<double, kSumLanes>& lanes) {
+    double sum = 0.0;
+    for (const double lane : lanes) sum += lane;
+    return sum;
+}
+
+Extent measure(const float* row, std::size_t dim) {
+    std::array<double, kSumLanes> squares{};
+    std::array<float, kSumLanes> largest{};
+    std::size_t i = 0;
+    for (; i + kSumLanes <= dim; i += kSumLanes) {
+        for (std::size_t j = 0; j < kSumLanes; ++j) {
+            const float value = row[i + j];
+            squares[j] += double{value} * double{value};
+            largest[j] = std::max(largest[j], std::fabs(value));
+        }
+    }
+    for (std::size_t j = 0; i < dim; ++i, ++j) {
+        squares[j] += double{row[i]} * double{row[i]};
+        largest[j] = std::max(largest[j], std::fabs(row[i]));
+    }
+    return {total(squares), *std::max_element(largest.begin(), largest.end())};
+}
+
+/// `largest` is the largest absolute value of the row, finite.
+Quantised quantise(const float* row, std::size_t dim, float largest, std::int8_t* codes) {
+    // Adding and taking away 1.5 * 2^52 rounds a small double to the nearest integer, ties to even.
+    constexpr double kRounder = 6755399441055744.0;
+    if (largest == 0.0F) {
+        std::memset(codes, 0, dim);
+        return {0.0F, 0.0};
+    }
+    const float scale = largest / 127.0F;
+    const double inverse = 127.0 / double{largest};
+    std::array<double, kSumLanes> squares{};
+    const auto one = [&](std::size_t i, std::size_t lane) {
+        const double code = (double{row[i]} * inverse + kRounder) - kRounder;
+        const double rest = double{row[i]} - double{scale} * code;
+        squares[lane] += rest * rest;
+        codes[i] = static_cast<std::int8_t>(static_cast<std::int32_t>(code));
+    };
+    std::size_t i = 0;
+    for (; i + kSumLanes <= dim; i += kSumLanes) {
+        for (std::size_t j = 0; j < kSumLanes; ++j) one(i + j, j);
+    }
+    for (std::size_t j = 0; i < dim; ++i, ++j) one(i, j);
+    return {scale, std::sqrt(total(squares))};
+}
+
+/// As a float that is not below `value`, with room for the rounding of one float product.
+float rounded_up(double value) {
+    return static_cast<float>(value * (1.0 + 4e-7));
+}
+
+void check_unit(const Extent& extent, const std::string& what) {
+    if (!std::isfinite(extent.square)) throw std::invalid_argument(what + " holds NaN or infinity");
+    const double norm = std::sqrt(extent.square);
+    if (std::fabs(norm - 1.0) > VectorIndex::kUnitTolerance) {
+        throw std::invalid_argument(what + " has norm " + std::to_string(norm) + "; normalise it to 1");
+    }
+}
+
+/// One bit per byte of eight, set where the byte is not 0.
+unsigned pack8(const std::uint8_t* bytes) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes, sizeof word);
+    word |= word >> 4;
+    word |= word >> 2;
+    word |= word >> 1;
+    return static_cast<unsigned>(((word & 0x0101010101010101U) * 0x0102040810204080U) >> 56);
+}
+
+std::uint16_t pack16(std::span<const std::uint8_t> mask, std::size_t row) {
+    if (row + kBlockRows <= mask.size()) {
+        return static_cast<std::uint16_t>(pack8(&mask[row]) | pack8(&mask[row + 8]) << 8);
+    }
+    std::array<std::uint8_t, kBlockRows> tail{};
+    std::copy(mask.begin() + static_cast<std::ptrdiff_t>(row), mask.end(), tail.begin());
+    return static_cast<std::uint16_t>(pack8(tail.data()) | pack8(tail.data() + 8) << 8);
+}
+
+/// A row that may belong to the answer. Its score lies in [lower, upper]; equal bounds are the score itself.
+struct Candidate {
+    float upper;
+    float lower;
+    std::uint32_t row;
+};
+
+}  // namespace
+
+/// Rows [start, start + capacity). Segments double, so growing never moves a row.
+struct VectorIndex::Segment {
+    std::size_t start;
+    std::size_t capacity;
+    Bytes rows;
+    Bytes blocks;
+    std::unique_ptr<std::uint16_t[]> alive;  // one bit per row of a block
+};
+
+struct VectorIndex::Query {
+    std::vector<float> values;  // zero padded to the width of a stored row
+    std::vector<std::int8_t> codes;
+    std::vector<std::int8_t> magnitudes;
+    kernels::ScanQuery plan;
+    std::size_t k;
+    std::size_t capacity;  // candidates to collect before the window is tightened
+    float floor = -std::numeric_limits<float>::infinity();
+    std::vector<Candidate> window;
+    std::vector<float> scratch;
+    std::vector<Hit> hits;
+
+    void offer(const Candidate& candidate) {
+        window.push_back(candidate);
+        if (window.size() >= capacity) tighten();
+    }
+
+    /// At least k rows score `floor` or more, so a row whose upper bound is below it is out. Ties stay in.
+    void tighten() {
+        if (window.size() <= k) return;
+        scratch.clear();
+        for (const Candidate& candidate : window) scratch.push_back(candidate.lower);
+        floor = std::max(floor, kth_largest(scratch, k));
+        std::erase_if(window, [this](const Candidate& candidate) { return candidate.upper < floor; });
+        capacity = std::max(capacity, 2 * window.size());
+    }
+};
+
+std::string_view kernel_name() {
+    return kernels::active().name;
+}
+
+std::vector<std::string_view> kernel_names() {
+    std::vector<std::string_view> names;
+    for (const kernels::Kernel* const* level = kernels::supported(); *level != nullptr; ++level) {
+        names.emplace_back((*level)->name);
+    }
+    return names;
+}
+
+VectorIndex::VectorIndex(std::size_t dim, std::string_view kernel)
+    : dim_(dim),
+      width_(round_up(dim, kernels::kLanes / 2)),
+      groups_(round_up(dim, 4) / 4),
+      kernel_(&kernel_called(kernel)) {
+    if (dim < 1 || dim > kMaxDim) {
+        throw std::invalid_argument("dim " + std::to_string(dim) + " is not in 1.." +
+                                    std::to_string(kMaxDim));
+    }
+}
+
+VectorIndex::~VectorIndex() = default;
+
+std::string_view VectorIndex::kernel() const noexcept {
+    return kernel_->name;
+}
+
+std::size_t VectorIndex::size() const {
+    const std::shared_lock lock(mutex_);
+    return size_;
+}
+
+std::size_t VectorIndex::nbytes() const {
+    const std::size_t rows = size();
+    const std::size_t blocks = round_up(rows, kBlockRows) / kBlockRows;
+    return rows * width_ * sizeof(float) + blocks * ((groups_ + 2) * kLine + sizeof(std::uint16_t));
+}
+
+const VectorIndex::Segment& VectorIndex::segment_of(std::size_t row) const {
+    return segments_[static_cast<std::size_t>(std::bit_width(row / kFirstSegmentRows))];
+}
+
+const float* VectorIndex::row_at(std::size_t row) const {
+    const Segment& segment = segment_of(row);
+    return reinterpret_cast<const float*>(segment.rows.get()) + (row - segment.start) * width_;
+}
+
+void VectorIndex::reserve(std::size_t rows) {
+    while (segments_.empty() || segments_.back().start + segments_.back().capacity < rows) {
+        const std::size_t start = segments_.empty() ? 0 : segments_.back().start + segments_.back().capacity;
+        const std::size_t capacity = std::max(start, kFirstSegmentRows);
+        const std::size_t blocks = capacity / kBlockRows;
+        segments_.push_back({start, capacity, allocate(capacity * width_ * sizeof(float)),
+                             allocate(blocks * (groups_ + 2) * kLine),
+                             std::make_unique<std::uint16_t[]>(blocks)});
+    }
+}
+
+std::size_t VectorIndex::add(std::span<const float> rows) {
+    if (rows.size() % dim_ != 0) {
+        throw std::invalid_argument(std::to_string(rows.size()) + " values are not whole rows of " +
+                                    std::to_string(dim_));
+    }
+    const std::size_t count = rows.size() / dim_;
+    const std::unique_lock lock(mutex_);
+    if (count > std::numeric_limits<std::uint32_t>::max() - size_) {
+        throw std::length_error("more than 2^32 - 1 rows");
+    }
+    if (count == 0) return size_;
+    reserve(size_ + count);
+
+    std::vector<std::int8_t> codes(groups_ * 4, 0);
+    for (std::size_t i = 0; i < count; ++i) {
+        const float* source = rows.data() + i * dim_;
+        const Extent extent = measure(source, dim_);
+        check_unit(extent, "row " + std::to_string(i));
+        const Quantised quantised = quantise(source, dim_, extent.largest, codes.data());
+
+        // Rows past size_ are invisible, so a later bad row undoes all this by being thrown.
+        const std::size_t row = size_ + i;
+        const Segment& segment = segment_of(row);
+        const std::size_t local = row - segment.start;
+        float* target = reinterpret_cast<float*>(segment.rows.get()) + local * width_;
+        std::memcpy(target, source, dim_ * sizeof(float));
+        std::fill(target + dim_, target + width_, 0.0F);
+
+        std::uint8_t* block = segment.blocks.get() + local / kBlockRows * (groups_ + 2) * kLine;
+        const std::size_t lane = local % kBlockRows;
+        if (lane == 0) std::memset(block, 0, (groups_ + 2) * kLine);
+        for (std::size_t g = 0; g < groups_; ++g) std::memcpy(block + g * kLine + 4 * lane, &codes[4 * g], 4);
+        const float residual = rounded_up(quantised.residual);
+        std::memcpy(block + groups_ * kLine + 4 * lane, &quantised.scale, sizeof(float));
+        std::memcpy(block + (groups_ + 1) * kLine + 4 * lane, &residual, sizeof(float));
+    }
+    for (std::size_t row = size_; row < size_ + count; ++row) {
+        const Segment& segment = segment_of(row);
+        const std::size_t local = row - segment.start;
+        segment.alive[local / kBlockRows] |= static_cast<std::uint16_t>(1U << (local % kBlockRows));
+    }
+    size_ += count;
+    return size_ - count;
+}
+
+VectorIndex::Query VectorIndex::prepare(std::span<const float> query, std::size_t k) const {
+    const Extent extent = measure(query.data(), dim_);
+    check_unit(extent, "query");
+
+    Query state;
+    state.k = k;
+    state.capacity = 2 * k + 256;
+    state.values.assign(width_, 0.0F);
+    std::copy(query.begin(), query.end(), state.values.begin());
+    state.codes.assign(groups_ * 4, 0);
+    const Quantised quantised = quantise(query.data(), dim_, extent.largest, state.codes.data());
+    std::int32_t code_sum = 0;
+    state.magnitudes.reserve(state.codes.size());
+    for (const std::int8_t code : state.codes) {
+        code_sum += code;
+        state.magnitudes.push_back(static_cast<std::int8_t>(std::abs(code)));
+    }
+
+    // With row x = s c + r and query q = t d + e (codes c, d): |x.q - s t (c.d)| <= |r||q| + |s c||e|, and
+    // |s c| <= |x| + |r|, so the bound is |r| (|q| + |e|) + |x||e|: linear in the row's residual.
+    //
+    // The rest is float rounding, u = 2^-24. The fixed-lane score of two vectors of norm <= 1.001 differs
+    // from x.q by at most m u / (1 - m u) * 1.0021, m = additions per lane + 1 product + 5 folds. The
+    // estimate rounds four times at a size below 1.6, and the bounds three times more below 2.4: 11 u
+    // together; 32 leaves room.
+    const double norm = std::sqrt(extent.square);
+    const double largest_norm = 1.0 + kUnitTolerance + 1e-4;
+    const double rounding =
+        (static_cast<double>(round_up(width_, kernels::kLanes) / kernels::kLanes) + 32.0) * 0x1.0p-24 * 1.01;
+    state.plan = {state.codes.data(),
+                  state.magnitudes.data(),
+                  code_sum,
+                  groups_,
+                  quantised.scale,
+                  rounded_up(norm + quantised.residual),
+                  rounded_up(largest_norm * quantised.residual + rounding)};
+    return state;
+}
+
+void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFilter& filter,
+                       std::size_t& passing) const {
+    const std::size_t stride = (groups_ + 2) * kLine;
+    const std::size_t largest_chunk =
+        queries.size() == 1 ? kChunkBlocks
+                            : std::clamp(kSharedChunkBytes / stride, std::size_t{1}, kChunkBlocks);
+    // The first chunks are short: they only find the floor.
+    std::size_t chunk = std::min(largest_chunk, std::size_t{8});
+
+    std::array<std::uint16_t, kChunkBlocks> valid;
+    std::array<std::uint16_t, kChunkBlocks> hits;
+    std::array<float, kChunkBlocks * kBlockRows> upper;
+    std::array<const float*, kChunkBlocks * kGatherRows> gathered;
+    std::array<std::uint32_t, kChunkBlocks * kGatherRows> gathered_rows;
+    std::array<float, kChunkBlocks * kGatherRows> gathered_scores;
+
+    for (std::size_t row = 0; row < limit;) {
+        const Segment& segment = segment_of(row);
+        const std::size_t first = (row - segment.start) / kBlockRows;
+        const std::size_t end = std::min(limit, segment.start + segment.capacity);
+        const std::size_t count = std::min(chunk, (end - row + kBlockRows - 1) / kBlockRows);
+
+        std::size_t sparse = 0;
+        bool dense = false;
+        for (std::size_t b = 0; b < count; ++b) {
+            const std::size_t start = row + b * kBlockRows;
+            std::uint16_t lanes = segment.alive[first + b];
+            if (limit - start < kBlockRows) lanes &= static_cast<std::uint16_t>((1U << (limit - start)) - 1);
+            if (filter.mask) lanes &= pack16(*filter.mask, start);
+            const int present = std::popcount(lanes);
+            passing += static_cast<std::size_t>(present);
+            if (present <= kGatherRows) {
+                for (unsigned left = lanes; left != 0; left &= left - 1) {
+                    const std::size_t found = start + static_cast<std::size_t>(std::countr_zero(left));
+                    gathered[sparse] = row_at(found);
+                    gathered_rows[sparse++] = static_cast<std::uint32_t>(found);
+                }
+                lanes = 0;
+            }
+            valid[b] = lanes;
+            dense = dense || lanes != 0;
+        }
+        for (Query& query : queries) {
+            kernel_->score(query.values.data(), gathered.data(), sparse, width_, gathered_scores.data());
+            for (std::size_t i = 0; i < sparse; ++i) {
+                const float score = gathered_scores[i];
+                if (score >= query.floor) query.offer({score, score, gathered_rows[i]});
+            }
+            if (!dense) continue;
+            const std::uint8_t* blocks = segment.blocks.get() + first * stride;
+            kernel_->scan(query.plan, blocks, count, valid.data(), query.floor, upper.data(), hits.data());
+            for (std::size_t b = 0; b < count; ++b) {
+                if (hits[b] == 0) continue;
+                const auto* residuals =
+                    reinterpret_cast<const float*>(blocks + b * stride + (groups_ + 1) * kLine);
+                for (unsigned left = hits[b]; left != 0; left &= left - 1) {
+                    const auto lane = static_cast<std::size_t>(std::countr_zero(left));
+                    const float high = upper[b * kBlockRows + lane];
+                    const float spread = residuals[lane] * query.plan.slope + query.plan.offset;
+                    query.offer({high, high - 2.0F * spread,
+                                 static_cast<std::uint32_t>(row + b * kBlockRows + lane)});
+                }
+            }
+        }
+        row += count * kBlockRows;
+        chunk = std::min(largest_chunk, 2 * chunk);
+    }
+}
+
+/// Replaces the window by the exact best k. Re-scoring the k highest bounds first gives a floor close to the
+/// final one.
+void VectorIndex::settle(Query& query) const {
+    query.tighten();
+    std::vector<Candidate>& window = query.window;
+    std::vector<const float*> pointers;
+    std::vector<float> scores;
+    const auto rescore = [&](std::size_t begin, std::size_t end) {
+        pointers.clear();
+        for (std::size_t i = begin; i < end; ++i) pointers.push_back(row_at(window[i].row));
+        scores.resize(pointers.size());
+        kernel_->score(query.values.data(), pointers.data(), pointers.size(), width_, scores.data());
+        for (std::size_t i = begin; i < end; ++i) query.hits.push_back({scores[i - begin], window[i].row});
+    };
+    const std::size_t k = std::min(query.k, window.size());
+    if (k == 0) return;
+    const auto middle = window.begin() + static_cast<std::ptrdiff_t>(k);
+    if (middle != window.end()) {
+        std::nth_element(window.begin(), middle, window.end(),
+                         [](const Candidate& a, const Candidate& b) { return a.upper > b.upper; });
+    }
+    rescore(0, k);
+    const Hit worst = *std::min_element(query.hits.begin(), query.hits.end(),
+                                        [](const Hit& a, const Hit& b) { return a.score < b.score; });
+    query.floor = std::max(query.floor, worst.score);
+    window.erase(std::remove_if(middle, window.end(),
+                                [&](const Candidate& candidate) { return candidate.upper < query.floor; }),
+                 window.end());
+    rescore(k, window.size());
+    keep_best(query.hits, k);
+}
+
+std::vector<Hit> VectorIndex::search(std::span<const float> queries, std::size_t k,
+                                     const RowFilter& filter) const {
+    if (queries.size() % dim_ != 0) {
+        throw std::invalid_argument(std::to_string(queries.size()) + " values are not whole queries of " +
+                                    std::to_string(dim_));
+    }
+    const std::shared_lock lock(mutex_);
+    const std::size_t limit = filter.prefix.value_or(size_);
+    if (limit > size_) {
+        throw std::invalid_argument("prefix " + std::to_string(limit) + " is beyond the " +
+                                    std::to_string(size_) + " rows");
+    }
+    if (filter.mask && (filter.mask->size() < limit || filter.mask->size() > size_)) {
+        throw std::invalid_argument("mask of " + std::to_string(filter.mask->size()) + " rows does not fit " +
+                                    std::to_string(limit) + " rows");
+    }
+    std::vector<Query> states;
+    for (std::size_t i = 0; i < queries.size(); i += dim_) {
+        states.push_back(prepare(queries.subspan(i, dim_), std::min(k, limit)));
+    }
+    std::vector<Hit> hits;
+    if (k == 0 || states.empty()) return hits;
+    std::size_t passing = 0;
+    scan(states, limit, filter, passing);
+    hits.reserve(states.size() * std::min(k, passing));
+    for (Query& state : states) {
+        settle(state);
+        hits.insert(hits.end(), state.hits.begin(), state.hits.end());
+    }
+    return hits;
+}
+
+void VectorIndex::check_ordinals(std::span<const std::int64_t> ordinals) const {
+    for (const std::int64_t ordinal : ordinals) {
+        if (ordinal < 0 || static_cast<std::size_t>(ordinal) >= size_) {
+            throw std::out_of_range("row " + std::to_string(ordinal) + " is not among the " +
+                                    std::to_string(size_) + " rows");
+        }
+    }
+}
+
+void VectorIndex::scores(std::span<const float> query, std::span<const std::int64_t> ordinals,
+                         std::span<float> out) const {
+    if (query.size() != dim_ || out.size() != ordinals.size()) {
+        throw std::invalid_argument("query or output does not fit " + std::to_string(dim_) + " dimensions");
+    }
+    check_unit(measure(query.data(), dim_), "query");
+    std::vector<float> padded(width_, 0.0F);
+    std::copy(query.begin(), query.end(), padded.begin());
+
+    const std::shared_lock lock(mutex_);
+    check_ordinals(ordinals);
+    std::vector<const float*> pointers;
+    pointers.reserve(ordinals.size());
+    for (const std::int64_t ordinal : ordinals) pointers.push_back(row_at(static_cast<std::size_t>(ordinal)));
+    kernel_->score(padded.data(), pointers.data(), pointers.size(), width_, out.data());
+}
+
+void VectorIndex::rows(std::span<const std::int64_t> ordinals, std::span<float> out) const {
+    if (out.size() != ordinals.size() * dim_) throw std::invalid_argument("output does not fit the rows");
+    const std::shared_lock lock(mutex_);
+    check_ordinals(ordinals);
+    for (std::size_t i = 0; i < ordinals.size(); ++i) {
+        const float* row = row_at(static_cast<std::size_t>(ordinals[i]));
+        std::copy(row, row + dim_, out.begin() + static_cast<std::ptrdiff_t>(i * dim_));
+    }
+}
+
+void VectorIndex::erase(std::span<const std::int64_t> ordinals) {
+    const std::unique_lock lock(mutex_);
+    check_ordinals(ordinals);
+    for (const std::int64_t ordinal : ordinals) {
+        const auto row = static_cast<std::size_t>(ordinal);
+        const Segment& segment = segment_of(row);
+        const std::size_t local = row - segment.start;
+        std::memset(segment.rows.get() + local * width_ * sizeof(float), 0, width_ * sizeof(float));
+        std::uint8_t* block = segment.blocks.get() + local / kBlockRows * (groups_ + 2) * kLine;
+        for (std::size_t g = 0; g < groups_ + 2; ++g)
+            std::memset(block + g * kLine + local % kBlockRows * 4, 0, 4);
+        segment.alive[local / kBlockRows] &= static_cast<std::uint16_t>(~(1U << (local % kBlockRows)));
+    }
+}
+
+void VectorIndex::alive(std::span<std::uint8_t> out) const {
+    const std::shared_lock lock(mutex_);
+    if (out.size() > size_) throw std::invalid_argument("more flags than rows");
+    for (std::size_t row = 0; row < out.size(); ++row) {
+        const Segment& segment = segment_of(row);
+        const std::size_t local = row - segment.start;
+        out[row] = static_cast<std::uint8_t>(segment.alive[local / kBlockRows] >> (local % kBlockRows) & 1U);
+    }
+}
+
+void quantize_rows(std::span<const float> rows, std::span<std::int8_t> codes, std::span<float> scales) {
+    if (codes.size() != rows.size() || (scales.empty() ? !rows.empty() : rows.size() % scales.size() != 0)) {
+        throw std::invalid_argument("codes or scales do not fit the rows");
+    }
+    const std::size_t dim = scales.empty() ? 0 : rows.size() / scales.size();
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+        const Extent extent = measure(rows.data() + i * dim, dim);
+        if (!std::isfinite(extent.square)) {
+            throw std::invalid_argument("row " + std::to_string(i) + " holds NaN or infinity");
+        }
+        scales[i] = quantise(rows.data() + i * dim, dim, extent.largest, codes.data() + i * dim).scale;
+    }
+}
+
+void maxsim(const Tokens& query, const Tokens& documents, std::span<const std::int64_t> offsets,
+            std::span<double> out, std::string_view kernel) {
+    const std::size_t count = query.scales.size();
+    const std::size_t tokens = documents.scales.size();
+    if (offsets.empty() || out.size() != offsets.size() - 1) {
+        throw std::invalid_argument("offsets must hold one entry more than there are documents");
+    }
+    const std::size_t dim = count > 0    ? query.codes.size() / count
+                            : tokens > 0 ? documents.codes.size() / tokens
+                                         : 0;
+    if (query.codes.size() != count * dim || documents.codes.size() != tokens * dim ||
+        dim > VectorIndex::kMaxDim) {
+        throw std::invalid_argument("query and document tokens must share one dimension of at most " +
+                                    std::to_string(VectorIndex::kMaxDim));
+    }
+    if (std::find(query.codes.begin(), query.codes.end(), std::int8_t{-128}) != query.codes.end()) {
+        throw std::invalid_argument("query code -128 is not in [-127, 127]");
+    }
+    const auto usable = [](float scale) { return scale >= 0.0F && std::isfinite(scale); };
+    if (!std::all_of(query.scales.begin(), query.scales.end(), usable) ||
+        !std::all_of(documents.scales.begin(), documents.scales.end(), usable)) {
+        throw std::invalid_argument("scales must be finite and not negative");
+    }
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+        if (offsets[i] < (i == 0 ? 0 : offsets[i - 1]) || static_cast<std::size_t>(offsets[i]) > tokens) {
+            throw std::invalid_argument("offset " + std::to_string(i) + " decreases or leaves the " +
+                                        std::to_string(tokens) + " tokens");
+        }
+    }
+
+    const kernels::Kernel& level = kernel_called(kernel);
+    std::vector<std::int32_t> dots(count);
+    std::vector<double> best(count);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const auto begin = static_cast<std::size_t>(offsets[i]);
+        const auto end = static_cast<std::size_t>(offsets[i + 1]);
+        double sum = 0.0;
+        if (begin != end) {
+            std::fill(best.begin(), best.end(), -std::numeric_limits<double>::infinity());
+            for (std::size_t t = begin; t < end; ++t) {
+                level.dots(query.codes.data(), count, documents.codes.data() + t * dim, dim, dots.data());
+                const double scale = documents.scales[t];
+                for (std::size_t q = 0; q < count; ++q) best[q] = std::max(best[q], dots[q] * scale);
+            }
+            for (std::size_t q = 0; q < count; ++q) sum += best[q] * double{query.scales[q]};
+        }
+        out[i] = sum;
+    }
+}
+
+}  // namespace twofold
