@@ -1,8 +1,8 @@
 """Writes the ONNX graph of a BERT encoder whose weights stay in their safetensors file.
 
 The graph is a few kilobytes: each weight is an ONNX "external data" reference (offset, length) into
-the verified `model.safetensors`, so nothing is converted, copied or rounded. One text per run: the
-input is a vector of token ids without padding, so there is no mask to get wrong.
+the verified `model.safetensors`, so nothing is converted, copied or rounded. Texts of one run have
+equal lengths: without padding there is no mask, and no text's numbers depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -178,10 +178,10 @@ class _Graph:
 
 
 def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str) -> bytes:
-    """Return the bytes of an ONNX model: `ids` int64 (t,) in, two float32 outputs.
+    """Return the bytes of an ONNX model: `ids` int64 (b, t) to `hidden` float32 (b * t, hidden).
 
-    `vector` (1, hidden) is the unit mean of the last hidden states, `hidden` (t, hidden) are those
-    states. `location` is the name of the safetensors file, which must lie beside the written graph.
+    The output is the last hidden state of every token; pooling is the caller's. `location` is the
+    name of the safetensors file, which must lie beside the written graph.
 
     Raises:
         EmbeddingError: a weight is missing or has another type or shape.
@@ -205,13 +205,15 @@ def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str)
     words = g.weight(emb + "word_embeddings.weight", (vocabulary, n))
     places = g.weight(emb + "position_embeddings.weight", (positions, n))
     kinds = g.weight(emb + "token_type_embeddings.weight", (types, n))
-    zero = g.integers("zero", [0])
-    flat = g.integers("flat", [-1, n])
+    zero, flat = g.integers("zero", [0]), g.integers("flat", [-1, n])
 
     x = g.node("Gather", [words, "ids"], "words")
-    count = g.node("Shape", ["ids"], "count")
     x = g.node("Add", [x, g.node("Gather", [kinds, zero], "kind")], "words_kind")
-    x = g.node("Add", [x, g.node("Slice", [places, zero, count, zero], "places")], "embedded")
+    length = g.node("Shape", ["ids"], "length", start=1)
+    x = g.node("Add", [x, g.node("Slice", [places, zero, length, zero], "places")], "embedded")
+    # Linear layers see one row per token, attention sees (b, t, hidden).
+    split = g.node("Shape", [x], "split")
+    x = g.node("Reshape", [x, flat], "embedded_flat")
     x = g.node(
         "LayerNormalization",
         [x, *norm_weights(emb + "LayerNorm")],
@@ -224,7 +226,7 @@ def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str)
         parts = []
         for part in ("query", "key", "value"):
             y = linear(x, f"{name}attention.self.{part}", n, n)
-            parts.append(g.node("Unsqueeze", [y, zero], f"{name}{part}"))
+            parts.append(g.node("Reshape", [y, split], f"{name}{part}"))
         y = g.node(
             "MultiHeadAttention", parts, f"{name}mixed", _MICROSOFT, num_heads=shape.heads
         )
@@ -247,9 +249,6 @@ def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str)
             _MICROSOFT,
             epsilon=shape.epsilon,
         )
-    mean = g.node("ReduceMean", [x, zero], "mean", keepdims=1)
-    g.node("LpNormalization", [mean], "vector", axis=1, p=2)
     return g.model(
-        [_value_info("ids", _INT64, ["t"])],
-        [_value_info("vector", _FLOAT, [1, n]), _value_info("hidden", _FLOAT, ["t", n])],
+        [_value_info("ids", _INT64, ["b", "t"])], [_value_info("hidden", _FLOAT, ["rows", n])]
     )
