@@ -67,9 +67,7 @@ def read_safetensors_header(path: Path) -> dict[str, TensorPlace]:
         start, end = entry["data_offsets"]
         if not 0 <= start <= end <= size - 8 - length:
             raise EmbeddingError(f"{path}: tensor {name!r} lies outside the file")
-        places[name] = TensorPlace(
-            entry["dtype"], tuple(entry["shape"]), 8 + length + start, end - start
-        )
+        places[name] = TensorPlace(entry["dtype"], tuple(entry["shape"]), 8 + length + start, end - start)
     return places
 
 
@@ -103,9 +101,7 @@ def _attribute(name: str, value: float | int | list[int]) -> bytes:
 
 
 def _value_info(name: str, element: int, dims: list[int | str]) -> bytes:
-    shape = b"".join(
-        _block(1, _block(2, d) if isinstance(d, str) else _number(1, d)) for d in dims
-    )
+    shape = b"".join(_block(1, _block(2, d) if isinstance(d, str) else _number(1, d)) for d in dims)
     tensor = _number(1, element) + _block(2, shape)
     return _block(1, name) + _block(2, _block(1, tensor))
 
@@ -227,9 +223,7 @@ def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str)
         for part in ("query", "key", "value"):
             y = linear(x, f"{name}attention.self.{part}", n, n)
             parts.append(g.node("Reshape", [y, split], f"{name}{part}"))
-        y = g.node(
-            "MultiHeadAttention", parts, f"{name}mixed", _MICROSOFT, num_heads=shape.heads
-        )
+        y = g.node("MultiHeadAttention", parts, f"{name}mixed", _MICROSOFT, num_heads=shape.heads)
         y = g.node("Reshape", [y, flat], f"{name}mixed_flat")
         y = linear(y, f"{name}attention.output.dense", n, n)
         x = g.node(
@@ -249,6 +243,4 @@ def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str)
             _MICROSOFT,
             epsilon=shape.epsilon,
         )
-    return g.model(
-        [_value_info("ids", _INT64, ["b", "t"])], [_value_info("hidden", _FLOAT, ["rows", n])]
-    )
+    return g.model([_value_info("ids", _INT64, ["b", "t"])], [_value_info("hidden", _FLOAT, ["rows", n])])

@@ -71,9 +71,7 @@ class Hashing:
         self.name = name
         self.dimension = dimension
         self.max_tokens = _WINDOW
-        self.fingerprint = fingerprint(
-            "hashing", "1", dimension=dimension, window=_WINDOW, pooling="sum"
-        )
+        self.fingerprint = fingerprint("hashing", "1", dimension=dimension, window=_WINDOW, pooling="sum")
 
     def _row(self, text: str, index: int) -> Vectors:
         row = np.zeros((1, self.dimension))
@@ -81,7 +79,8 @@ class Hashing:
             slot, sign = _slot(feature, self.dimension)
             # A word said nine times counts three times.
             row[0, slot] += sign * weight * count**0.5
-        return unit_rows(row, 1, self.dimension, self.name, first=index)[0]
+        unit: Vectors = unit_rows(row, 1, self.dimension, self.name, first=index)[0]
+        return unit
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """See `Embedder.embed_documents`."""

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from twofold.embed.bert_graph import BertShape, bert_graph, read_safetensors_header
 from twofold.errors import EmbedderUnavailable, EmbeddingError, InvalidInput
@@ -109,7 +109,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _copy(source: BinaryIO, target: Path, stage: str, total: int, progress: Progress) -> None:
+def _copy(source: IO[bytes], target: Path, stage: str, total: int, progress: Progress) -> None:
     done = 0
     with target.open("wb") as out:
         while chunk := source.read(_CHUNK):
@@ -163,7 +163,7 @@ def _from_hub(model: PinnedModel, hub: str, folder: Path, progress: Progress) ->
     for name in model.files:
         url = f"{hub}/{name}"
         try:
-            with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 total = int(answer.headers.get("Content-Length") or 0)
                 _copy(answer, folder / name, f"download {name}", total, progress)
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
