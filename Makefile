@@ -72,9 +72,10 @@ model: $(BUILD_STAMP) ## install and verify the local embedding model
 # --- Python -----------------------------------------------------------------------------------------------
 
 lint: $(ENV_STAMP)
-	$(call say,ruff)
+	$(call say,ruff and codespell)
 	@$(BIN)/ruff check -q
 	@$(BIN)/ruff format -q --check
+	@$(BIN)/codespell .ci benchmarks cpp docs python tests tools *.md Makefile
 
 types: $(BUILD_STAMP)
 	$(call say,mypy)
