@@ -1,0 +1,75 @@
+"""Stores by address: a path is SQLite, ":memory:" is RAM, a scheme names an adapter loaded when asked for."""
+
+from __future__ import annotations
+
+import importlib
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
+
+from twofold.errors import InvalidInput, StoreError
+from twofold.stores.base import Store, Transaction
+
+__all__ = ["Store", "Transaction", "open_store"]
+
+ENTRY_POINTS: Final = "twofold.stores"  # third parties: name = scheme, value = "module:Class"
+
+# scheme -> (dotted name, extra that brings its packages)
+_ADAPTERS: Final = {
+    "sqlite": ("twofold.stores.sqlite:SQLiteStore", None),
+    "memory": ("twofold.stores.memory:MemoryStore", None),
+    "postgresql": ("twofold.stores.postgres:PostgresStore", "postgres"),
+    "postgres": ("twofold.stores.postgres:PostgresStore", "postgres"),
+}
+
+
+def open_store(url: str | Path, **options: Any) -> Store:
+    """Open the store at an address.
+
+    A path (or sqlite:///path) opens SQLiteStore, ":memory:" or "memory://" MemoryStore, "postgresql://..." the
+    PostgreSQL adapter, any other scheme what an entry point of the group "twofold.stores" registers for it.
+    Options go to the store's constructor, after the address. StoreError when there is no such adapter.
+    """
+    if isinstance(url, str) and (url == ":memory:" or url.startswith("memory:")):
+        return _make("memory", (), options)
+    scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+    if not separator:
+        return _make("sqlite", (url,), options)
+    if scheme == "sqlite":
+        if not rest.startswith("/"):
+            raise InvalidInput(f"{url!r} names no file; write sqlite:///relative or sqlite:////absolute/path")
+        return _make("sqlite", (unquote(rest[1:]),), options)
+    return _make(scheme, (url,), options)
+
+
+def _make(scheme: str, address: tuple[Any, ...], options: dict[str, Any]) -> Store:
+    adapter = _load(scheme)
+    try:
+        store: Store = adapter(*address, **options)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise InvalidInput(f"the {scheme} store does not take these options: {error}") from error
+    return store
+
+
+def _load(scheme: str) -> Any:
+    if scheme in _ADAPTERS:
+        dotted, extra = _ADAPTERS[scheme]
+        module, _, name = dotted.partition(":")
+        try:
+            return getattr(importlib.import_module(module), name)
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"{scheme}:// stores need {error.name}, which is not installed; pip install 'twofold[{extra}]'"
+            ) from error
+    found = list(metadata.entry_points(group=ENTRY_POINTS, name=scheme))
+    if not found:
+        known = sorted(_ADAPTERS.keys() | {one.name for one in metadata.entry_points(group=ENTRY_POINTS)})
+        raise StoreError(f"no store is registered for {scheme}://; known are a path and {', '.join(known)}")
+    if len({one.value for one in found}) > 1:
+        raise StoreError(
+            f"several packages register {scheme}://: {', '.join(sorted(one.value for one in found))}"
+        )
+    return found[0].load()
