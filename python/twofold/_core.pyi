@@ -1,6 +1,7 @@
 """The compiled core: whole-array functions. Wrong dtypes or strides are a TypeError, wrong values a ValueError."""
 
-from typing import final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,3 +52,187 @@ def maxsim(
     kernel: str = "",
 ) -> NDArray[np.float64]:
     """Return float64 (n,): per document the sum over query tokens of the largest dot product with its tokens."""
+
+class Scratchpad:
+    """Bounded map of str keys: least recently used out first, entries gone ttl seconds after their last use."""
+
+    def __init__(
+        self, max_size: int = 50, ttl: float | None = 300.0, clock: Callable[[], float] | None = None
+    ) -> None: ...
+    @overload
+    def get(self, key: str) -> Any | None: ...
+    @overload
+    def get(self, key: str, default: Any) -> Any: ...
+    def set(self, key: str, value: object) -> None: ...
+    def delete(self, key: str, /) -> bool: ...
+    def items(self) -> list[tuple[str, Any]]: ...
+    def keys(self) -> list[str]: ...
+    def values(self) -> list[Any]: ...
+    def clear(self) -> None: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, key: str, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    @property
+    def max_size(self) -> int: ...
+    @property
+    def ttl(self) -> float | None: ...
+
+@final
+class Lexicon:
+    """BM25 over postings of uint32 term ids; append-only, readable as of any prefix of documents."""
+
+    def __init__(self) -> None: ...
+    def add(
+        self, term_ids: NDArray[np.uint32], counts: NDArray[np.float32], offsets: NDArray[np.int64]
+    ) -> NDArray[np.int64]: ...
+    def search(
+        self,
+        terms: NDArray[np.uint32],
+        k: int,
+        *,
+        weights: NDArray[np.float32] | None = None,
+        mask: NDArray[np.bool_] | None = None,
+        stats_mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
+        k1: float = 1.2,
+        b: float = 0.75,
+        doc_count: float | None = None,
+        mean_length: float | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
+    def scores(
+        self,
+        terms: NDArray[np.uint32],
+        ordinals: NDArray[np.int64],
+        *,
+        weights: NDArray[np.float32] | None = None,
+        mask: NDArray[np.bool_] | None = None,
+        stats_mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
+        k1: float = 1.2,
+        b: float = 0.75,
+        doc_count: float | None = None,
+        mean_length: float | None = None,
+    ) -> NDArray[np.float64]: ...
+    def document_frequency(
+        self, terms: NDArray[np.uint32], *, stats_mask: NDArray[np.bool_] | None = None, prefix: int | None = None
+    ) -> NDArray[np.int64]: ...
+    def statistics(
+        self, *, stats_mask: NDArray[np.bool_] | None = None, prefix: int | None = None
+    ) -> tuple[int, float]: ...
+    def erase(self, ordinals: NDArray[np.int64]) -> None: ...
+    def parts(self) -> dict[str, NDArray[Any]]: ...
+    @staticmethod
+    def from_parts(
+        terms: NDArray[np.uint32],
+        offsets: NDArray[np.int64],
+        ordinals: NDArray[np.int64],
+        counts: NDArray[np.float32],
+        alive: NDArray[np.bool_],
+    ) -> Lexicon: ...
+    def __len__(self) -> int: ...
+    @property
+    def term_count(self) -> int: ...
+
+@final
+class Graph:
+    """Undirected weighted graph over dense uint32 nodes; edges are append-only."""
+
+    def __init__(self) -> None: ...
+    def add_edges(
+        self, src: NDArray[np.uint32], dst: NDArray[np.uint32], weight: NDArray[np.float32]
+    ) -> None: ...
+    def expand(
+        self,
+        seeds: NDArray[np.uint32],
+        hops: int,
+        *,
+        prefix: int | None = None,
+        mask: NDArray[np.bool_] | None = None,
+        limit: int | None = None,
+    ) -> tuple[NDArray[np.uint32], NDArray[np.int32]]: ...
+    def personalized(
+        self,
+        seeds: NDArray[np.uint32],
+        seed_weights: NDArray[np.float64],
+        *,
+        alpha: float = 0.15,
+        epsilon: float = 1e-5,
+        prefix: int | None = None,
+        mask: NDArray[np.bool_] | None = None,
+        limit: int | None = None,
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float64]]: ...
+    @property
+    def node_count(self) -> int: ...
+    @property
+    def edge_count(self) -> int: ...
+
+def pagerank(
+    n: int,
+    src: NDArray[np.uint32],
+    dst: NDArray[np.uint32],
+    weight: NDArray[np.float32],
+    *,
+    damping: float = 0.85,
+    tolerance: float = 1e-8,
+    max_iterations: int = 100,
+    directed: bool = False,
+) -> NDArray[np.float64]:
+    """Return PageRank float64 (n,), summing to 1; ranks of nodes without outgoing edges go to all nodes."""
+
+def rrf(
+    lists: Sequence[NDArray[np.int64]], k: float = 60.0, weights: Sequence[float] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the reciprocal rank fusion of ordinal arrays, each best first, as (ordinals, scores), best first."""
+
+def convex(
+    lists: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]], weights: Sequence[float]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the weighted sum of max-normalised scores over the union of the lists as (ordinals, scores)."""
+
+def smooth(
+    scores: NDArray[np.float64],
+    previous: NDArray[np.int64],
+    next: NDArray[np.int64],
+    session: NDArray[np.int64],
+    *,
+    previous_weight: float,
+    next_weight: float,
+    session_weight: float,
+    session_top: int = 3,
+) -> NDArray[np.float64]:
+    """Return scores plus weighted scores of neighbouring candidates and the mean of their session's best."""
+
+def top(
+    ordinals: NDArray[np.int64], scores: NDArray[np.float64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the best k by (score descending, ordinal ascending)."""
+
+def decay(
+    age_days: NDArray[np.float64],
+    idle_days: NDArray[np.float64],
+    accesses: NDArray[np.int64],
+    recent: NDArray[np.int64],
+    *,
+    age_rate: float | NDArray[np.float64] = 0.02,
+    idle_rate: float | NDArray[np.float64] = 0.05,
+    access_boost: float | NDArray[np.float64] = 0.1,
+    access_cap: float | NDArray[np.float64] = 0.4,
+    recent_boost: float | NDArray[np.float64] = 0.15,
+) -> NDArray[np.float64]:
+    """Return the strength in [0, 1] of each row; rates are numbers or arrays with one value per row."""
+
+def mmr(
+    relevance: NDArray[np.float64], vectors: NDArray[np.float32], lam: float, k: int
+) -> NDArray[np.int64]:
+    """Return positions by maximal marginal relevance in the order chosen; vectors are unit rows."""
+
+def pack(tokens: NDArray[np.int64], budget: int, *, overhead: int = 0) -> NDArray[np.int64]:
+    """Return the positions of the items that fit the budget, tried in order."""
+
+def pack_value(
+    tokens: NDArray[np.int64], values: NDArray[np.float64], budget: int, *, overhead: int = 0
+) -> NDArray[np.int64]:
+    """Return the positions of the items that fit, tried by value per token descending; positions ascending."""
+
+def near_duplicates(vectors: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
+    """Return for each unit row the first earlier row, itself no duplicate, with cosine >= threshold, or -1."""

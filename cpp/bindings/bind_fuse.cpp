@@ -1,0 +1,99 @@
+#include <pybind11/stl.h>
+
+#include "arrays.hpp"
+#include "twofold/fuse.hpp"
+
+namespace {
+
+struct Lists {
+    std::vector<Array<std::int64_t>> ordinal_arrays;
+    std::vector<Array<double>> score_arrays;
+    std::vector<twofold::OrdinalSpan> ordinals;
+    std::vector<twofold::ScoreSpan> scores;
+
+    void add_ordinals(const py::handle& object) {
+        ordinal_arrays.push_back(exact<std::int64_t>(object, "the ordinals of a list"));
+        ordinals.push_back(span_of(ordinal_arrays.back(), "the ordinals of a list"));
+    }
+    void add_scores(const py::handle& object) {
+        score_arrays.push_back(exact<double>(object, "the scores of a list"));
+        scores.push_back(span_of(score_arrays.back(), "the scores of a list"));
+    }
+};
+
+py::tuple rrf(const py::sequence& lists, double k, const std::optional<std::vector<double>>& weights) {
+    Lists given;
+    for (const py::handle list : lists) given.add_ordinals(list);
+    if (weights && weights->size() != given.ordinals.size()) {
+        throw py::value_error("weights must have one value per list");
+    }
+    const std::vector<double> no_weights;
+    twofold::Ranked out;
+    {
+        const py::gil_scoped_release nogil;
+        out = twofold::rrf(given.ordinals, k, weights ? *weights : no_weights);
+    }
+    return pair_of(out);
+}
+
+py::tuple convex(const py::sequence& lists, const std::vector<double>& weights) {
+    Lists given;
+    for (const py::handle list : lists) {
+        const auto pair = py::cast<py::sequence>(list);
+        if (pair.size() != 2) throw py::value_error("a list of convex is a pair (ordinals, scores)");
+        given.add_ordinals(pair[0]);
+        given.add_scores(pair[1]);
+    }
+    twofold::Ranked out;
+    {
+        const py::gil_scoped_release nogil;
+        out = twofold::convex(given.ordinals, given.scores, weights);
+    }
+    return pair_of(out);
+}
+
+py::array_t<double> smooth(const Array<double>& scores, const Array<std::int64_t>& previous,
+                           const Array<std::int64_t>& next, const Array<std::int64_t>& session,
+                           double previous_weight, double next_weight, double session_weight,
+                           std::size_t session_top) {
+    const auto base = span_of(scores, "scores");
+    const auto before = span_of(previous, "previous");
+    const auto after = span_of(next, "next");
+    const auto codes = span_of(session, "session");
+    py::array_t<double> out(scores.size());
+    const std::span<double> filled(out.mutable_data(), base.size());
+    {
+        const py::gil_scoped_release nogil;
+        twofold::smooth(base, before, after, codes,
+                        {previous_weight, next_weight, session_weight, session_top}, filled);
+    }
+    return out;
+}
+
+py::tuple top(const Array<std::int64_t>& ordinals, const Array<double>& scores, std::size_t k) {
+    const auto rows = span_of(ordinals, "ordinals");
+    const auto values = span_of(scores, "scores");
+    twofold::Ranked out;
+    {
+        const py::gil_scoped_release nogil;
+        out = twofold::top(rows, values, k);
+    }
+    return pair_of(out);
+}
+
+}  // namespace
+
+void bind_fuse(py::module_& m) {
+    m.def("rrf", &rrf, py::arg("lists"), py::arg("k") = 60.0, py::arg("weights") = py::none(),
+          "Reciprocal rank fusion of int64 ordinal arrays, best first: (ordinals, scores), best first.");
+    m.def("convex", &convex, py::arg("lists"), py::arg("weights"),
+          "Weighted sum of max-normalised scores over the union of (ordinals, scores) lists: (ordinals, "
+          "scores).");
+    m.def("smooth", &smooth, py::arg("scores").noconvert(), py::arg("previous").noconvert(),
+          py::arg("next").noconvert(), py::arg("session").noconvert(), py::kw_only(),
+          py::arg("previous_weight"), py::arg("next_weight"), py::arg("session_weight"),
+          py::arg("session_top") = 3,
+          "Scores plus weighted scores of neighbouring candidates and the mean of their session's best.");
+    m.def("top", &top, py::arg("ordinals").noconvert(), py::arg("scores").noconvert(), py::arg("k"),
+          "The best k by (score descending, ordinal ascending): (ordinals, scores).");
+}

@@ -1,0 +1,14 @@
+// The shape of every ranked answer: parallel arrays, best first, ties by ordinal ascending.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace twofold {
+
+struct Ranked {
+    std::vector<std::int64_t> ordinals;
+    std::vector<double> scores;
+};
+
+}  // namespace twofold
