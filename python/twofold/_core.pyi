@@ -1,4 +1,4 @@
-"""The compiled core: whole-array functions. Wrong dtypes or strides are a TypeError, wrong values a ValueError."""
+"""The compiled core: whole-array functions. A wrong dtype or stride is a TypeError, a bad value a ValueError."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final, overload
@@ -21,10 +21,20 @@ class VectorIndex:
     def __init__(self, dim: int, *, kernel: str = "") -> None: ...
     def add(self, rows: NDArray[np.float32]) -> NDArray[np.int64]: ...
     def search(
-        self, query: NDArray[np.float32], k: int, *, mask: NDArray[np.bool_] | None = None, prefix: int | None = None
+        self,
+        query: NDArray[np.float32],
+        k: int,
+        *,
+        mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
     def search_many(
-        self, queries: NDArray[np.float32], k: int, *, mask: NDArray[np.bool_] | None = None, prefix: int | None = None
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        *,
+        mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
     def scores(self, query: NDArray[np.float32], ordinals: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def rows(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]: ...
@@ -51,7 +61,7 @@ def maxsim(
     *,
     kernel: str = "",
 ) -> NDArray[np.float64]:
-    """Return float64 (n,): per document the sum over query tokens of the largest dot product with its tokens."""
+    """Return per document the sum over query tokens of the largest dot product, float64 (n,)."""
 
 class Scratchpad:
     """Bounded map of str keys: least recently used out first, entries gone ttl seconds after their last use."""
