@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
 
-.PHONY: help demo test check lint types layers stubs pytest build model cpp neon asan tsan asan-py bench bench-gate \
+.PHONY: help demo test check lint types layers stubs pytest build model cpp neon emulate asan tsan asan-py bench bench-gate \
   quality fmt wheel docs long clean
 .DEFAULT_GOAL := help
 
@@ -123,6 +123,11 @@ neon: $(ENV_STAMP) ## C++ tests of the NEON kernel, cross-compiled and emulated
 	@mkdir -p build/include && ln -sfn /usr/include/doctest build/include/doctest
 	@cmake --workflow --preset neon
 
+emulate: cpp neon ## C++ tests on emulated processors: without AVX2, with AVX2, NEON
+	@for cpu in Nehalem Haswell; do \
+	  printf '\033[1m==>\033[0m %s\n' "C++ tests on an emulated $$cpu" && \
+	  qemu-x86_64 -cpu $$cpu build/dev/twofold_tests || exit 1; done
+
 .PHONY: cpp-if-possible
 cpp-if-possible: $(ENV_STAMP)
 	@if ! $(PY) tools/preflight.py --doctest; then \
@@ -150,7 +155,7 @@ docs: $(BUILD_STAMP) ## regenerate docs/cli.md and the README's count, check lin
 	@$(PY) tools/count_tests.py
 	@$(PY) tools/check_links.py
 
-long: build model asan tsan asan-py ## what is too slow for every commit
+long: build model asan tsan emulate asan-py ## what is too slow for every commit
 	$(call say,long tests)
 	@$(PYTEST) --long
 

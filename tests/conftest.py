@@ -145,6 +145,12 @@ def model() -> Any:
         pytest.skip(str(missing))
 
 
+@pytest.fixture(autouse=True)
+def _model_where_marked(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("model"):
+        request.getfixturevalue("model")
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The measuring data (never committed), from TWOFOLD_DATA or ../shared/data beside the checkout."""
