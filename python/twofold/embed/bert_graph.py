@@ -1,8 +1,9 @@
-"""Writes the ONNX graph of a BERT encoder whose weights stay in their safetensors file.
+"""Writes the ONNX graph of a BERT encoder whose weights stay in files beside it.
 
-The graph is a few kilobytes: each weight is an ONNX "external data" reference (offset, length) into
-the verified `model.safetensors`, so nothing is converted, copied or rounded. Texts of one run have
-equal lengths: without padding there is no mask, and no text's numbers depend on its neighbours.
+The graph is a few kilobytes: each weight is an ONNX "external data" reference (file, offset, length),
+so a float32 model runs from its verified `model.safetensors` as it lies: nothing is converted, copied
+or rounded. Texts of one run have equal lengths: without padding there is no mask, and no text's
+numbers depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from twofold.errors import EmbeddingError
 __all__ = ["BertShape", "TensorPlace", "bert_graph", "read_safetensors_header"]
 
 # Numbers of onnx.proto3's fields and enums (the wire format is stable by the standard's promise).
-_FLOAT, _INT64 = 1, 7
+_FLOAT, _UINT8, _INT64 = 1, 2, 7
 _ATTRIBUTE_FLOAT, _ATTRIBUTE_INT, _ATTRIBUTE_INTS = 1, 2, 7
 _IR_VERSION = 9
 _OPSET = 20
@@ -26,8 +27,12 @@ _MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """Where one tensor lies in a safetensors file: `offset` and `length` in bytes from its start."""
+    """Where one tensor lies: `offset` and `length` in bytes from the start of `file`.
 
+    `dtype` is "F32" or "U8" (codes of a quantised matrix), or another of safetensors' names.
+    """
+
+    file: str
     dtype: str
     shape: tuple[int, ...]
     offset: int
@@ -36,12 +41,17 @@ class TensorPlace:
 
 @dataclass(frozen=True, slots=True)
 class BertShape:
-    """The numbers of a BERT encoder that its tensors alone do not tell."""
+    """The numbers of a BERT encoder that its tensors alone do not tell.
+
+    `bits` and `block` (weights that share a scale) count only where matrices are quantised.
+    """
 
     layers: int
     heads: int
     hidden: int
     epsilon: float
+    bits: int = 8
+    block: int = 32
 
 
 def read_safetensors_header(path: Path) -> dict[str, TensorPlace]:
@@ -67,7 +77,9 @@ def read_safetensors_header(path: Path) -> dict[str, TensorPlace]:
         start, end = entry["data_offsets"]
         if not 0 <= start <= end <= size - 8 - length:
             raise EmbeddingError(f"{path}: tensor {name!r} lies outside the file")
-        places[name] = TensorPlace(entry["dtype"], tuple(entry["shape"]), 8 + length + start, end - start)
+        places[name] = TensorPlace(
+            path.name, entry["dtype"], tuple(entry["shape"]), 8 + length + start, end - start
+        )
     return places
 
 
@@ -109,24 +121,23 @@ def _value_info(name: str, element: int, dims: list[int | str]) -> bytes:
 class _Graph:
     """Collects nodes and initialisers in order; equal calls give equal bytes."""
 
-    def __init__(self, tensors: dict[str, TensorPlace], location: str) -> None:
+    def __init__(self, tensors: dict[str, TensorPlace]) -> None:
         self._tensors = tensors
-        self._location = location
         self._nodes: list[bytes] = []
         self._initialisers: dict[str, bytes] = {}
 
-    def weight(self, name: str, shape: tuple[int, ...]) -> str:
+    def weight(self, name: str, shape: tuple[int, ...], dtype: str = "F32") -> str:
         place = self._tensors.get(name)
-        if place is None or place.dtype != "F32" or place.shape != shape:
-            raise EmbeddingError(f"weight {name!r} should be F32 {shape}, the file has {place}")
+        if place is None or place.dtype != dtype or place.shape != shape:
+            raise EmbeddingError(f"weight {name!r} should be {dtype} {shape}, there is {place}")
         external = (
-            ("location", self._location),
+            ("location", place.file),
             ("offset", str(place.offset)),
             ("length", str(place.length)),
         )
         self._initialisers[name] = (
             b"".join(_number(1, d) for d in shape)
-            + _number(2, _FLOAT)
+            + _number(2, _FLOAT if dtype == "F32" else _UINT8)
             + _block(8, name)
             + b"".join(_block(13, _block(1, k) + _block(2, v)) for k, v in external)
             + _number(14, 1)
@@ -173,52 +184,86 @@ class _Graph:
         )
 
 
-def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str) -> bytes:
-    """Return the bytes of an ONNX model: `ids` int64 (b, t) to `hidden` float32 (b * t, hidden).
+def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, *, words: bool = True) -> bytes:
+    """Return the bytes of an ONNX model that gives the last hidden state of every token.
 
-    The output is the last hidden state of every token; pooling is the caller's. `location` is the
-    name of the safetensors file, which must lie beside the written graph.
+    Args:
+        tensors: every weight by its usual BERT name. A matrix `x.weight` may be replaced by
+            `x.weight.codes` (U8: rows, blocks, bytes of a block) and `x.weight.scales` (F32): it is
+            then multiplied with activations rounded to int8 block by block within a row, which
+            keeps a row's result free of the other rows.
+        shape: the rest of what must be known.
+        words: the input is `ids` int64 (b, t), else `words` float32 (b, t, hidden), word vectors.
+
+    The output is `hidden` float32 (b * t, hidden). Files named by `tensors` must lie beside the
+    written graph.
 
     Raises:
         EmbeddingError: a weight is missing or has another type or shape.
 
     """
-    g = _Graph(tensors, location)
-    n, prefix = shape.hidden, "bert." if "bert.embeddings.LayerNorm.weight" in tensors else ""
+    g = _Graph(tensors)
+    n = shape.hidden
 
     def norm_weights(name: str) -> list[str]:
         return [g.weight(f"{name}.weight", (n,)), g.weight(f"{name}.bias", (n,))]
 
     def linear(x: str, name: str, rows: int, columns: int) -> str:
-        # torch keeps a linear layer as (out, in): transB reads it as it lies.
-        weights = [g.weight(f"{name}.weight", (rows, columns)), g.weight(f"{name}.bias", (rows,))]
-        return g.node("Gemm", [x, *weights], f"{name}.out", transB=1)
+        matrix, bias = f"{name}.weight", g.weight(f"{name}.bias", (rows,))
+        if f"{matrix}.codes" not in tensors:
+            # torch keeps a linear layer as (out, in): transB reads it as it lies.
+            weights = [g.weight(matrix, (rows, columns)), bias]
+            return g.node("Gemm", [x, *weights], f"{name}.out", transB=1)
+        blocks = columns // shape.block
+        codes = g.weight(f"{matrix}.codes", (rows, blocks, shape.block * shape.bits // 8), "U8")
+        scales = g.weight(f"{matrix}.scales", (rows * blocks,))
+        y = g.node(
+            "MatMulNBits",
+            [x, codes, scales],
+            f"{name}.product",
+            _MICROSOFT,
+            K=columns,
+            N=rows,
+            bits=shape.bits,
+            block_size=shape.block,
+            accuracy_level=4,
+        )
+        return g.node("Add", [y, bias], f"{name}.out")
 
-    emb = f"{prefix}embeddings."
-    vocabulary = tensors[emb + "word_embeddings.weight"].shape[0]
-    positions = tensors[emb + "position_embeddings.weight"].shape[0]
-    types = tensors[emb + "token_type_embeddings.weight"].shape[0]
-    words = g.weight(emb + "word_embeddings.weight", (vocabulary, n))
-    places = g.weight(emb + "position_embeddings.weight", (positions, n))
-    kinds = g.weight(emb + "token_type_embeddings.weight", (types, n))
+    def rows_of(name: str) -> int:
+        place = tensors.get(f"{name}.weight") or tensors.get(f"{name}.weight.codes")
+        if place is None:
+            raise EmbeddingError(f"weight {name!r} is missing")
+        return place.shape[0]
+
+    positions = rows_of("embeddings.position_embeddings")
+    types = rows_of("embeddings.token_type_embeddings")
+    places = g.weight("embeddings.position_embeddings.weight", (positions, n))
+    kinds = g.weight("embeddings.token_type_embeddings.weight", (types, n))
     zero, flat = g.integers("zero", [0]), g.integers("flat", [-1, n])
-
-    x = g.node("Gather", [words, "ids"], "words")
+    if words:
+        vocabulary = rows_of("embeddings.word_embeddings")
+        table = g.weight("embeddings.word_embeddings.weight", (vocabulary, n))
+        x = g.node("Gather", [table, "ids"], "words")
+        source = _value_info("ids", _INT64, ["b", "t"])
+    else:
+        x = "words"
+        source = _value_info("words", _FLOAT, ["b", "t", n])
     x = g.node("Add", [x, g.node("Gather", [kinds, zero], "kind")], "words_kind")
-    length = g.node("Shape", ["ids"], "length", start=1)
+    length = g.node("Shape", [x], "length", start=1, end=2)
     x = g.node("Add", [x, g.node("Slice", [places, zero, length, zero], "places")], "embedded")
     # Linear layers see one row per token, attention sees (b, t, hidden).
     split = g.node("Shape", [x], "split")
     x = g.node("Reshape", [x, flat], "embedded_flat")
     x = g.node(
         "LayerNormalization",
-        [x, *norm_weights(emb + "LayerNorm")],
+        [x, *norm_weights("embeddings.LayerNorm")],
         "embedded_norm",
         axis=-1,
         epsilon=shape.epsilon,
     )
     for i in range(shape.layers):
-        name = f"{prefix}encoder.layer.{i}."
+        name = f"encoder.layer.{i}."
         parts = []
         for part in ("query", "key", "value"):
             y = linear(x, f"{name}attention.self.{part}", n, n)
@@ -233,7 +278,7 @@ def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str)
             _MICROSOFT,
             epsilon=shape.epsilon,
         )
-        wide = tensors[f"{name}intermediate.dense.weight"].shape[0]
+        wide = rows_of(f"{name}intermediate.dense")
         y = g.node("Gelu", [linear(x, f"{name}intermediate.dense", wide, n)], f"{name}gelu")
         y = linear(y, f"{name}output.dense", n, wide)
         x = g.node(
@@ -243,4 +288,4 @@ def bert_graph(tensors: dict[str, TensorPlace], shape: BertShape, location: str)
             _MICROSOFT,
             epsilon=shape.epsilon,
         )
-    return g.model([_value_info("ids", _INT64, ["b", "t"])], [_value_info("hidden", _FLOAT, ["rows", n])])
+    return g.model([source], [_value_info("hidden", _FLOAT, ["rows", n])])

