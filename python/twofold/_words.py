@@ -27,6 +27,38 @@ STOP_WORDS: Final = frozenset(
 # Words that ask rather than describe; dropped from queries only.
 REQUEST_WORDS: Final = frozenset("please tell remind recall show".split())
 
+# Irregular forms that the stemmer cannot know, each to its base; those that are also another word
+# ("left", "saw", "found", "lives") are left out.
+IRREGULAR: Final = {
+    form: base
+    for base, *forms in (
+        line.split()
+        for line in """
+        arise arose arisen|awake awoke awoken|beat beaten|become became|begin began begun|bend bent
+        bite bitten|bleed bled|blow blew blown|break broke broken|breed bred|bring brought|build built
+        burn burnt|buy bought|catch caught|child children|choose chose chosen|cling clung|come came
+        creep crept|criterion criteria|crisis crises|deal dealt|dig dug|draw drew drawn|dream dreamt
+        drink drank drunk|drive drove driven|eat ate eaten|fall fell fallen|feed fed|fight fought|flee fled
+        fly flew flown|foot feet|forbid forbade forbidden|forget forgot forgotten|forgive forgave forgiven
+        freeze froze frozen|give gave given|go goes went gone|goose geese|grow grew grown|half halves
+        hang hung|hear heard|hide hid hidden|hold held|index indices|keep kept|kneel knelt|knife knives
+        know knew known|lay laid|lead led|lean leant|leap leapt|learn learnt|lend lent|lose lost|make made
+        man men|matrix matrices|mean meant|meet met|mistake mistook mistaken|mouse mice
+        overcome overcame|pay paid|phenomenon phenomena|prove proven|rebuild rebuilt|ride rode ridden
+        ring rang rung|rise risen|run ran|say said|see seen|seek sought|sell sold|send sent|sew sewn
+        shake shook shaken|shelf shelves|shine shone|shoot shot|show shown|shrink shrank shrunk|sing sang sung
+        sink sank sunk|sit sat|sleep slept|slide slid|speak spoken|spend spent|spin spun|spring sprang sprung
+        stand stood|steal stole stolen|stick stuck|sting stung|strike struck stricken|swear swore sworn
+        sweep swept|swim swam swum|swing swung|take took taken|teach taught|tear tore torn|tell told
+        thief thieves|think thought|throw threw thrown|tooth teeth|understand understood
+        undertake undertook undertaken|vertex vertices|wake woke woken|wear wore worn|weave wove woven
+        weep wept|wife wives|win won|withdraw withdrew withdrawn|wolf wolves|woman women|write wrote written
+        """.replace("\n", "|").split("|")
+        if line.strip()
+    )
+    for form in forms
+}
+
 # Chinese function characters: a character of this set is no term of its own, and a pair of two is none.
 STOP_HAN: Final = frozenset(
     "的了是在和与及或也都就还而但把被让给对从向到於于以之其这那哪些个么什吗呢吧啊呀嘛哦着過过得地很不没有"

@@ -21,6 +21,7 @@ from twofold._words import (
     HAN,
     HANGUL,
     INVISIBLE,
+    IRREGULAR,
     KANA,
     MARKS,
     REQUEST_WORDS,
@@ -303,7 +304,7 @@ def _stem(word: str) -> str:
     if not word.isascii():
         return _bare_arabic(word) if _ARABIC.match(word) else word
     with _STEMMER_LOCK:  # the stemmer keeps a buffer of its own
-        stem: str = _STEMMER.stemWord(word)
+        stem: str = _STEMMER.stemWord(IRREGULAR.get(word, word))
     return stem
 
 
