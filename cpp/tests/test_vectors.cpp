@@ -201,19 +201,40 @@ TEST_CASE("search is exact on adversarial rows") {
         one_hot.insert(one_hot.end(), queries.begin(), queries.end());
         check_exact(rows, one_hot, kDim);
     }
-    SUBCASE("one large value hides the others from the codes") {
-        Floats rows = random_rows(random, kCount, kDim);
+    SUBCASE("codes of zero: only the rows' residuals tell them apart") {
+        Floats rows(kCount * kDim);
         for (std::size_t i = 0; i < kCount; ++i) {
-            for (std::size_t j = 1; j < kDim; ++j) rows[i * kDim + j] *= 0.004F;
+            for (std::size_t j = 1; j < kDim; ++j)
+                rows[i * kDim + j] = static_cast<float>(random.uniform() * 0.0038);
             rows[i * kDim] = 1.0F;
             normalise(&rows[i * kDim], kDim);
         }
-        Floats skewed = queries;
+        // Four equal values: this query has next to no residual of its own.
+        Floats exact(kDim, 0.0F);
+        for (const std::size_t j : {3, 20, 33, 47}) exact[j] = j % 2 == 0 ? 0.5F : -0.5F;
+        Floats hidden = queries;
         for (std::size_t q = 0; q < 3; ++q) {
-            skewed[q * kDim] = 0.0F;
-            normalise(&skewed[q * kDim], kDim);
+            hidden[q * kDim] = 0.0F;
+            normalise(&hidden[q * kDim], kDim);
         }
-        check_exact(rows, skewed, kDim);
+        hidden.insert(hidden.end(), exact.begin(), exact.end());
+        check_exact(rows, hidden, kDim);
+    }
+    SUBCASE("equal scores from codes of different scales") {
+        constexpr std::size_t kWide = 256;
+        Floats rows(kCount * kWide, 0.0F);
+        for (std::size_t i = 0; i < kCount; ++i) {
+            const std::size_t ones = std::size_t{4} << (2 * random.below(4));  // 4, 16, 64 or 256
+            const float value = static_cast<float>(1.0 / std::sqrt(static_cast<double>(ones)));
+            for (std::size_t j = 0; j < ones; ++j) {
+                rows[i * kWide + j * (kWide / ones)] =
+                    j < 3 * ones / 4 || random.below(40) != 0 ? value : -value;
+            }
+        }
+        Floats even(kWide, 0.0625F);
+        for (std::size_t q = 0; q < 4; ++q)
+            even.insert(even.end(), &rows[q * 7 * kWide], &rows[(q * 7 + 1) * kWide]);
+        check_exact(rows, even, kWide);
     }
     SUBCASE("residuals of zero: codes are the rows") {
         Floats rows(kCount * kDim, 0.0F);

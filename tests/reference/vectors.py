@@ -1,4 +1,4 @@
-"""The slow, obvious twin of the vector core: numpy scalars, one at a time, so nothing is fused or reordered."""
+"""The slow, obvious twin of the vector core: numpy scalars, one by one, so nothing is fused or reordered."""
 
 from collections.abc import Sequence
 from itertools import pairwise
