@@ -1,4 +1,4 @@
-"""The compiled core: whole-array functions. A wrong dtype or stride is a TypeError, a bad value a ValueError."""
+"""The compiled core: whole-array functions. Wrong dtypes or strides are a TypeError, wrong values a ValueError."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final, overload
@@ -64,7 +64,7 @@ def maxsim(
     """Return per document the sum over query tokens of the largest dot product, float64 (n,)."""
 
 class Scratchpad:
-    """Bounded map of str keys: least recently used out first, entries gone ttl seconds after their last use."""
+    """Bounded map of str keys: least recently used out first, gone ttl seconds after their last use."""
 
     def __init__(
         self, max_size: int = 50, ttl: float | None = 300.0, clock: Callable[[], float] | None = None
@@ -124,7 +124,11 @@ class Lexicon:
         mean_length: float | None = None,
     ) -> NDArray[np.float64]: ...
     def document_frequency(
-        self, terms: NDArray[np.uint32], *, stats_mask: NDArray[np.bool_] | None = None, prefix: int | None = None
+        self,
+        terms: NDArray[np.uint32],
+        *,
+        stats_mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
     ) -> NDArray[np.int64]: ...
     def statistics(
         self, *, stats_mask: NDArray[np.bool_] | None = None, prefix: int | None = None
@@ -192,7 +196,7 @@ def pagerank(
 def rrf(
     lists: Sequence[NDArray[np.int64]], k: float = 60.0, weights: Sequence[float] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the reciprocal rank fusion of ordinal arrays, each best first, as (ordinals, scores), best first."""
+    """Return the reciprocal rank fusion of ordinal arrays, each best first, as (ordinals, scores)."""
 
 def convex(
     lists: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]], weights: Sequence[float]
@@ -242,7 +246,7 @@ def pack(tokens: NDArray[np.int64], budget: int, *, overhead: int = 0) -> NDArra
 def pack_value(
     tokens: NDArray[np.int64], values: NDArray[np.float64], budget: int, *, overhead: int = 0
 ) -> NDArray[np.int64]:
-    """Return the positions of the items that fit, tried by value per token descending; positions ascending."""
+    """Return the positions of the items that fit, ascending; tried by value per token descending."""
 
 def near_duplicates(vectors: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
-    """Return for each unit row the first earlier row, itself no duplicate, with cosine >= threshold, or -1."""
+    """Return for each unit row the first earlier kept row with cosine >= threshold, or -1."""
