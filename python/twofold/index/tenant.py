@@ -1,0 +1,565 @@
+"""One tenant's view in RAM: columns by ordinal over the compiled lexicon, graph and vectors.
+
+Fed by sequence number with what stores report (`apply`), never by reading a store itself. Rows are only
+appended; closings change the head's intervals in place, and `View` recomputes them for an earlier prefix.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _core
+from twofold.access import Reach
+from twofold.clock import OPEN
+from twofold.entities import entity_key
+from twofold.errors import StoreCorrupt
+from twofold.index.columns import Codes, Column
+from twofold.index.filters import Filters
+from twofold.model import Changes, Event, Generation, IndexRow, Kind, Vectors
+from twofold.text import TagMatcher
+
+NO_EVENT = -OPEN
+VISIBILITIES = ("public", "team", "private")
+ROLES = ("", "user", "assistant", "tool", "system")
+_WRITES = {Kind.ADD, Kind.UPDATE, Kind.FORGET, Kind.RESTORE, Kind.LINK, Kind.FLAG}
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Closing(NamedTuple):
+    """An event that ended a row's valid time (axis "valid") or transaction time (axis "known")."""
+
+    seq: int
+    ordinal: int
+    axis: str
+    at: int  # valid axis: the end of validity; known axis: when it was recorded
+    by: str | None  # id of the superseding memory
+    kind: str
+    rule: str
+
+
+class VectorPart:
+    """The vectors of one embedding generation, with the row and the span each belongs to."""
+
+    def __init__(self, generation: Generation) -> None:
+        self.generation = generation
+        self.index = _core.VectorIndex(generation.dimension)
+        self.ordinals = Column(np.int64)
+        self.starts = Column(np.int64)
+        self.stops = Column(np.int64)
+        self.one_per_row = True  # row number == vector number, so masks need no gather
+
+    def add(self, vectors: Vectors) -> None:
+        if len(vectors) == 0:
+            return
+        before = len(self.ordinals)
+        self.index.add(np.ascontiguousarray(vectors.data, np.float32))
+        self.ordinals.extend(vectors.ordinals)
+        self.starts.extend(vectors.starts)
+        self.stops.extend(vectors.stops)
+        if self.one_per_row:
+            expected = np.arange(before, before + len(vectors), dtype=np.int64)
+            self.one_per_row = bool(np.array_equal(vectors.ordinals, expected))
+
+    def erase(self, ordinals: Sequence[int]) -> None:
+        rows = np.flatnonzero(np.isin(self.ordinals.view(), np.asarray(ordinals, np.int64)))
+        if len(rows):
+            self.index.erase(rows.astype(np.int64))
+
+    def prefix(self, rows: int) -> int:
+        """How many vectors belong to ordinals below `rows`."""
+        return int(np.searchsorted(self.ordinals.view(), rows, "left"))
+
+    def rows_of(self, ordinals: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """First and one-past-last vector number of each ordinal."""
+        all_ = self.ordinals.view()
+        return np.searchsorted(all_, ordinals, "left"), np.searchsorted(all_, ordinals, "right")
+
+
+class TenantIndex:
+    """Columns and compiled indexes of one tenant, at the head its store reported last."""
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.lock = threading.RLock()
+        self.seq = 0
+        self.recorded_at = 0
+        self.rows = 0
+        self.namespaces, self.types, self.keys, self.frames = Codes(), Codes(), Codes(), Codes()
+        self.speakers, self.agents, self.session_names, self.sessions = Codes(), Codes(), Codes(), Codes()
+        self.ids, self.tags, self.entities, self.terms = Codes(), Codes(), Codes(), Codes()
+        self.row_seq = Column(np.int64)
+        self.namespace = Column(np.int32)
+        self.type = Column(np.int32)
+        self.lineage = Column(np.int32)  # code of the id: versions of one memory share it
+        self.key = Column(np.int32)
+        self.frame = Column(np.int32)  # code of [entity, attribute]
+        self.speaker = Column(np.int32)
+        self.agent = Column(np.int32)
+        self.session_name = Column(np.int32)
+        self.session = Column(np.int64)  # code of (namespace, session); -1 without one
+        self.role = Column(np.int8)
+        self.visibility = Column(np.int8)
+        self.confidence = Column(np.float64)
+        self.pinned = Column(np.bool_)
+        self.erased = Column(np.bool_)
+        self.event_at = Column(np.int64)  # NO_EVENT when unknown
+        self.recorded = Column(np.int64)
+        self.valid_from = Column(np.int64)
+        self.valid_to = Column(np.int64)  # head
+        self.closed = Column(np.bool_)  # head
+        self.tokens = Column(np.int32)
+        self.previous = Column(np.int64)  # neighbouring row of the same session, -1 at an end
+        self.next = Column(np.int64)
+        self.generation_of = Column(np.int32)
+        self.versions: dict[int, list[int]] = {}  # lineage -> ordinals
+        self.by_hash: dict[tuple[int, str], list[int]] = {}
+        self.by_key: dict[tuple[int, int], list[int]] = {}
+        self.by_frame: dict[tuple[int, int], list[int]] = {}
+        self.frame_value: dict[int, str] = {}
+        self.row_tags: list[tuple[int, ...]] = []
+        self.row_entities: list[tuple[int, ...]] = []
+        self.metadata: list[str] = []
+        self.content_hash: list[str] = []
+        self._tag_rows: dict[int, array[int]] = {}
+        self._entity_rows: dict[int, array[int]] = {}
+        self._last_of_session: dict[int, int] = {}
+        self.tag_matcher = TagMatcher()
+        self.closings: dict[int, list[Closing]] = {}  # ordinal -> its closing events, voided ones too
+        self.closing_order: list[Closing] = []
+        self.voids: dict[int, int] = {}  # seq of a closing -> seq of the restore
+        self.links: list[tuple[int, int, int, str, float]] = []  # seq, lineage, lineage, relation, weight
+        self.access_lineage = Column(np.int32)
+        self.access_time = Column(np.int64)
+        self.access_seq = Column(np.int64)
+        self.access_recorded = Column(np.int64)
+        self.last_access_time = -OPEN
+        self.access_count = Column(np.int64)  # head, by lineage
+        self.access_last = Column(np.int64)
+        self.event_time = Column(np.int64)  # recorded_at of seq n at n - 1; never decreases
+        self.writes_by_agent: dict[str, int] = {}
+        self.erasures: list[tuple[int, int]] = []  # (seq of the erase event, namespace code)
+        self.feedback: list[tuple[int, str]] = []
+        self.flags: list[tuple[int, int, str]] = []
+        self.lexicon = _core.Lexicon()
+        self.graph = _core.Graph()  # nodes: 2 * lineage for a memory, 2 * code + 1 for an entity
+        self.edge_seq = Column(np.int64)
+        self.edges: list[tuple[int, int, float]] = []
+        self.generations: list[Generation] = []
+        self.vectors: dict[int, VectorPart] = {}
+        self._masks: OrderedDict[Any, Mask] = OrderedDict()
+        self._views: OrderedDict[int, View] = OrderedDict()
+        self._rank: OrderedDict[Any, Any] = OrderedDict()
+
+    # -- feeding -----------------------------------------------------------------------------------
+
+    def apply(self, changes: Changes) -> None:
+        """Take in what the log gained. Vectors follow separately through `add_vectors`."""
+        with self.lock:
+            self._check_continues(changes)
+            self.generations = list(changes.generations)
+            self._append_rows(changes.rows)
+            for event in changes.events:
+                self._apply_event(event)
+            if changes.erased:
+                self._erase(changes.erased)
+            self.seq = changes.head.seq
+            self.recorded_at = changes.head.recorded_at
+            self._views.clear()
+            if len(self._masks) > 64:
+                self._masks.clear()
+
+    def _check_continues(self, changes: Changes) -> None:
+        if changes.events and changes.events[0].seq != self.seq + 1:
+            raise StoreCorrupt(
+                f"the log of tenant {self.tenant!r} jumps from {self.seq} to {changes.events[0].seq}; "
+                "run `twofold doctor`"
+            )
+        if changes.rows and changes.rows[0].ordinal != self.rows:
+            raise StoreCorrupt(
+                f"the rows of tenant {self.tenant!r} jump from {self.rows} to {changes.rows[0].ordinal}; "
+                "run `twofold doctor`"
+            )
+
+    def _append_rows(self, rows: Sequence[IndexRow]) -> None:
+        if not rows:
+            return
+        term_ids: array[int] = array("I")
+        counts: array[float] = array("f")
+        offsets: array[int] = array("q", [0])
+        add_term = self.terms.add
+        for row in rows:
+            if row.lexemes:
+                for term, count in json.loads(row.lexemes).items():
+                    term_ids.append(add_term(term))
+                    counts.append(count)
+            offsets.append(len(term_ids))
+        self.lexicon.add(
+            np.frombuffer(term_ids, np.uint32) if term_ids else np.zeros(0, np.uint32),
+            np.frombuffer(counts, np.float32) if counts else np.zeros(0, np.float32),
+            np.frombuffer(offsets, np.int64),
+        )
+        edges: list[tuple[int, int, float, int]] = []
+        for row in rows:
+            self._append_row(row, edges)
+        self._add_edges(edges)
+
+    def _append_row(self, row: IndexRow, edges: list[tuple[int, int, float, int]]) -> None:
+        ordinal = row.ordinal
+        namespace = self.namespaces.add(row.namespace)
+        lineage = self.ids.add(row.id)
+        if lineage == len(self.access_count):
+            self.access_count.append(0)
+            self.access_last.append(-OPEN)
+        self.row_seq.append(row.seq)
+        self.namespace.append(namespace)
+        self.type.append(self.types.add(row.memory_type))
+        self.lineage.append(lineage)
+        key = -1 if row.key is None else self.keys.add(row.key)
+        self.key.append(key)
+        if key >= 0:
+            self.by_key.setdefault((namespace, key), []).append(ordinal)
+        frame = -1
+        if row.frame:
+            entity, attribute, value = json.loads(row.frame)
+            frame = self.frames.add(f"{entity}\x1f{attribute}")
+            self.frame_value[ordinal] = value
+            self.by_frame.setdefault((namespace, frame), []).append(ordinal)
+        self.frame.append(frame)
+        self.speaker.append(-1 if row.speaker is None else self.speakers.add(row.speaker))
+        self.agent.append(self.agents.add(row.agent_id))
+        self.confidence.append(row.confidence)
+        self.pinned.append(row.pinned)
+        self.erased.append(row.erased)
+        self.visibility.append(VISIBILITIES.index(row.visibility))
+        role = ""
+        if '"role"' in row.metadata:
+            role = json.loads(row.metadata).get("role", "")
+        self.role.append(ROLES.index(role) if role in ROLES else 0)
+        self.event_at.append(NO_EVENT if row.event_at is None else row.event_at)
+        self.recorded.append(row.recorded_at)
+        self.valid_from.append(row.valid_from)
+        self.valid_to.append(OPEN)
+        self.closed.append(False)
+        self.tokens.append(row.tokens)
+        self.metadata.append(row.metadata)
+        self.content_hash.append(row.content_hash)
+        if not row.erased:
+            self.by_hash.setdefault((namespace, row.content_hash), []).append(ordinal)
+        versions = self.versions.setdefault(lineage, [])
+        self._place_in_session(row, ordinal, namespace, versions)
+        versions.append(ordinal)
+        tags = tuple(self._add_tag(t, ordinal) for t in row.tags)
+        entities = tuple(self._add_entity(e, ordinal) for e in row.entities)
+        self.row_tags.append(tags)
+        self.row_entities.append(entities)
+        for entity in dict.fromkeys(entities):
+            edges.append((2 * lineage, 2 * entity + 1, 1.0, row.seq))
+        self.rows = ordinal + 1
+
+    def _place_in_session(self, row: IndexRow, ordinal: int, namespace: int, versions: list[int]) -> None:
+        if row.session_id is None:
+            self.session_name.append(-1)
+            self.session.append(-1)
+            self.previous.append(-1)
+            self.next.append(-1)
+            return
+        self.session_name.append(self.session_names.add(row.session_id))
+        session = self.sessions.add(f"{namespace}\x1f{row.session_id}")
+        self.session.append(session)
+        if versions and self.session[versions[-1]] == session:
+            # A corrected turn stands where the turn it corrects stood.
+            old = versions[-1]
+            self.previous.append(self.previous[old])
+            self.next.append(self.next[old])
+            if self._last_of_session.get(session) == old:
+                self._last_of_session[session] = ordinal
+            return
+        last = self._last_of_session.get(session, -1)
+        self.previous.append(last)
+        self.next.append(-1)
+        if last >= 0:
+            self.next[last] = ordinal
+        self._last_of_session[session] = ordinal
+
+    def _add_tag(self, tag: str, ordinal: int) -> int:
+        code = self.tags.get(tag)
+        if code < 0:
+            code = self.tags.add(tag)
+            self.tag_matcher.add(tag)
+            self._tag_rows[code] = array("q")
+        self._tag_rows[code].append(ordinal)
+        return code
+
+    def _add_entity(self, name: str, ordinal: int) -> int:
+        code = self.entities.add(entity_key(name))
+        rows = self._entity_rows.setdefault(code, array("q"))
+        if not rows or rows[-1] != ordinal:
+            rows.append(ordinal)
+        return code
+
+    def _add_edges(self, edges: Sequence[tuple[int, int, float, int]]) -> None:
+        if not edges:
+            return
+        src, dst, weight, seq = zip(*edges, strict=True)
+        self.graph.add_edges(
+            np.array(src, np.uint32), np.array(dst, np.uint32), np.array(weight, np.float32)
+        )
+        self.edge_seq.extend(seq)
+        self.edges.extend((a, b, w) for a, b, w, _ in edges)
+
+    def _apply_event(self, event: Event) -> None:
+        kind = event.kind
+        self.event_time.append(event.at)
+        if kind in _WRITES:
+            self.writes_by_agent[event.agent_id] = self.writes_by_agent.get(event.agent_id, 0) + 1
+        if kind == Kind.ADD or not event.payload:
+            return
+        data = json.loads(event.payload)
+        if kind == Kind.UPDATE:
+            self._close(Closing(event.seq, data["closes"], "known", event.at, None, kind, "update"))
+        elif kind == Kind.SUPERSEDE:
+            assert event.ordinal is not None
+            self._close(
+                Closing(event.seq, event.ordinal, "valid", data["at"], data["by"], kind, data["rule"])
+            )
+        elif kind in (Kind.FORGET, Kind.ARCHIVE):
+            assert event.ordinal is not None
+            self._close(Closing(event.seq, event.ordinal, "known", event.at, None, kind, data.get("rule", "")))
+        elif kind == Kind.RESTORE:
+            for seq in data["voids"]:
+                self.voids[seq] = event.seq
+            assert event.ordinal is not None
+            self._settle(event.ordinal)
+        elif kind == Kind.LINK:
+            a, b = self.ids.get(data["a"]), self.ids.get(data["b"])
+            weight = float(data["weight"])
+            self.links.append((event.seq, a, b, data["relation"], weight))
+            self._add_edges([(2 * a, 2 * b, weight, event.seq)])
+        elif kind == Kind.ACCESS:
+            self._apply_access(event, data)
+        elif kind == Kind.FEEDBACK:
+            self.feedback.append((event.seq, event.payload))
+        elif kind == Kind.FLAG:
+            self.flags.append((event.seq, -1 if event.ordinal is None else event.ordinal, data["reason"]))
+        elif kind == Kind.ERASE:
+            for name in data.get("namespaces", ()):
+                self.erasures.append((event.seq, self.namespaces.add(name)))
+
+    def _apply_access(self, event: Event, data: Mapping[str, Any]) -> None:
+        lineages = [int(self.lineage[o]) for o in data["o"]]
+        times = data["t"]
+        for lineage, time in zip(lineages, times, strict=True):
+            self.access_count[lineage] += 1
+            if time > self.access_last[lineage]:
+                self.access_last[lineage] = time
+        self.access_lineage.extend(lineages)
+        self.access_time.extend(times)
+        self.access_seq.extend([event.seq] * len(times))
+        self.access_recorded.extend([event.at] * len(times))
+        if times:
+            self.last_access_time = max(self.last_access_time, *times)
+
+    def _close(self, closing: Closing) -> None:
+        self.closings.setdefault(closing.ordinal, []).append(closing)
+        self.closing_order.append(closing)
+        self._settle(closing.ordinal)
+
+    def _settle(self, ordinal: int) -> None:
+        """The head's interval of a row: the earliest end that no restore has voided."""
+        valid_to, closed = OPEN, False
+        for c in self.closings.get(ordinal, ()):
+            if c.seq in self.voids:
+                continue
+            if c.axis == "valid":
+                valid_to = min(valid_to, c.at)
+            else:
+                closed = True
+        self.valid_to[ordinal] = valid_to
+        self.closed[ordinal] = closed
+
+    def _erase(self, ordinals: Sequence[int]) -> None:
+        gone = np.asarray([o for o in ordinals if o < self.rows], np.int64)
+        self.lexicon.erase(gone)
+        for part in self.vectors.values():
+            part.erase(ordinals)
+        for ordinal in gone.tolist():
+            self.erased[ordinal] = True
+            hashed = (int(self.namespace[ordinal]), self.content_hash[ordinal])
+            rows = self.by_hash.get(hashed)
+            if rows and ordinal in rows:
+                rows.remove(ordinal)
+            self.content_hash[ordinal] = ""
+            self.metadata[ordinal] = "{}"
+            self.frame_value.pop(ordinal, None)
+        # Names that only erased rows used must not be recoverable from the gazetteer or the tag matcher,
+        # and edges of erased rows must not rank anything: rebuilding is rare and leaves nothing behind.
+        self._rank.clear()
+        self._masks.clear()
+        self.needs_rebuild = True
+
+    needs_rebuild = False
+
+    def add_vectors(self, vectors: Vectors) -> None:
+        """Vectors of one generation, continuing what was added before."""
+        with self.lock:
+            self.part(vectors.generation).add(vectors)
+
+    def part(self, number: int) -> VectorPart:
+        """The vectors of a generation (empty until fed)."""
+        part = self.vectors.get(number)
+        if part is None:
+            generation = next(g for g in self.generations if g.number == number)
+            part = self.vectors[number] = VectorPart(generation)
+        return part
+
+    # -- looking up --------------------------------------------------------------------------------
+
+    def tag_rows(self, tag: str) -> npt.NDArray[np.int64]:
+        """Ordinals of rows with exactly this tag, ascending."""
+        rows = self._tag_rows.get(self.tags.get(tag))
+        return np.array(rows, np.int64) if rows else np.zeros(0, np.int64)
+
+    def entity_rows(self, name: str) -> npt.NDArray[np.int64]:
+        """Ordinals of rows about this entity, ascending."""
+        return self.entity_rows_of(self.entities.get(entity_key(name)))
+
+    def entity_rows_of(self, code: int) -> npt.NDArray[np.int64]:
+        rows = self._entity_rows.get(code)
+        return np.array(rows, np.int64) if rows else np.zeros(0, np.int64)
+
+    def metadata_of(self, ordinal: int) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.metadata[ordinal])
+        return loaded
+
+    def current_generation(self, seq: int | None = None) -> Generation | None:
+        """The embedding generation in force at a sequence number (default: the head)."""
+        seq = self.seq if seq is None else seq
+        best: Generation | None = None
+        for g in self.generations:
+            if g.seq is not None and g.seq <= seq and (best is None or g.seq > best.seq):  # type: ignore[operator]
+                best = g
+        return best
+
+    def live(self, ordinal: int) -> bool:
+        """Whether a row is part of what is known now (neither erased nor closed in transaction time)."""
+        return not self.erased[ordinal] and not self.closed[ordinal]
+
+    def newest(self, memory_id: str) -> int | None:
+        """Ordinal of the newest version of a memory."""
+        lineage = self.ids.get(memory_id)
+        return None if lineage < 0 else self.versions[lineage][-1]
+
+    def scope_mask(self, reach: Reach, rows: int, *, key: Any = None) -> Mask:
+        """Rows below `rows` that the reach may see, erased ones left out; bool (rows,). Cached."""
+        cache_key = ("scope", reach, rows, len(self.erasures))
+        mask = self._masks.get(cache_key)
+        if mask is None:
+            readable = np.array([reach.namespace(n) for n in self.namespaces.names] or [False], np.bool_)
+            types = np.array([reach.type(t) for t in self.types.names] or [False], np.bool_)
+            mask = readable[self.namespace.view(rows)] & types[self.type.view(rows)]
+            visibility = self.visibility.view(rows)
+            if visibility.any():
+                mine = self.agent.view(rows) == self.agents.get(reach.principal.agent_id)
+                team = np.array([reach.team(n) for n in self.namespaces.names], np.bool_)
+                mask &= (visibility != 1) | mine | team[self.namespace.view(rows)]
+                if not reach.sees_private:
+                    mask &= (visibility != 2) | mine
+            mask &= ~self.erased.view(rows)
+            mask.setflags(write=False)
+            self._masks[cache_key] = mask
+            if len(self._masks) > 64:
+                self._masks.popitem(last=False)
+        return mask
+
+    def filter_mask(self, filters: Filters, rows: int) -> Mask | None:
+        return filters.mask(self, rows)
+
+    def view(self, seq: int | None = None) -> View:
+        """What the log says up to a sequence number (default: the head)."""
+        with self.lock:
+            seq = self.seq if seq is None else seq
+            view = self._views.get(seq)
+            if view is None:
+                view = self._views[seq] = View(self, seq)
+                if len(self._views) > 8:
+                    self._views.popitem(last=False)
+            return view
+
+    def seq_known_at(self, at: int) -> int:
+        """The last seq recorded at or before an instant; 0 when nothing was."""
+        with self.lock:
+            return int(np.searchsorted(self.event_time.view(), at, "right"))
+
+
+class View:
+    """A prefix of the log: the rows recorded up to `seq`, with their intervals as they stood then."""
+
+    def __init__(self, index: TenantIndex, seq: int) -> None:
+        self.index = index
+        self.seq = seq
+        head = seq >= index.seq
+        self.rows = (
+            index.rows if head else int(np.searchsorted(index.row_seq.view(), seq, "right"))
+        )
+        self.edges = len(index.edge_seq) if head else int(np.searchsorted(index.edge_seq.view(), seq, "right"))
+        if head:
+            # Copies: a later closing must not change what this view says.
+            self.valid_to = index.valid_to.view(self.rows).copy()
+            self.closed = index.closed.view(self.rows).copy()
+        else:
+            self.valid_to = np.full(self.rows, OPEN, np.int64)
+            self.closed = np.zeros(self.rows, np.bool_)
+            for c in index.closing_order:
+                if c.seq > seq:
+                    break
+                if self.voided(c):
+                    continue
+                if c.axis == "valid":
+                    self.valid_to[c.ordinal] = min(self.valid_to[c.ordinal], c.at)
+                else:
+                    self.closed[c.ordinal] = True
+        self.recorded_at = int(index.event_time[seq - 1]) if seq else 0
+        self.generation = index.current_generation(seq)
+        self.access_head = head
+
+    def voided(self, closing: Closing) -> bool:
+        void = self.index.voids.get(closing.seq)
+        return void is not None and void <= self.seq
+
+    def closings_of(self, ordinal: int) -> list[Closing]:
+        """The closing events of a row that stand in this view, in order."""
+        return [
+            c for c in self.index.closings.get(ordinal, ()) if c.seq <= self.seq and not self.voided(c)
+        ]
+
+    def accesses(self, now: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Per lineage: accesses, last access (-OPEN: never), accesses in the 24 h before `now`."""
+        index = self.index
+        lineages = len(index.ids)
+        if self.access_head and index.last_access_time <= now:
+            count = index.access_count.view(lineages)
+            last = index.access_last.view(lineages)
+        else:
+            n = int(np.searchsorted(index.access_seq.view(), self.seq, "right"))
+            who, when = index.access_lineage.view(n), index.access_time.view(n)
+            keep = when <= now
+            who, when = who[keep], when[keep]
+            count = np.bincount(who, minlength=lineages).astype(np.int64)
+            last = np.full(lineages, -OPEN, np.int64)
+            np.maximum.at(last, who, when)
+        n = int(np.searchsorted(index.access_seq.view(), self.seq, "right"))
+        day_ago = now - 86_400_000_000
+        # An access is recorded at or after it happened, so earlier recorded ones cannot be recent.
+        first = int(np.searchsorted(index.access_recorded.view(n), day_ago, "right"))
+        who, when = index.access_lineage.view(n)[first:], index.access_time.view(n)[first:]
+        recent = np.bincount(who[(when > day_ago) & (when <= now)], minlength=lineages).astype(np.int64)
+        return count, last, recent

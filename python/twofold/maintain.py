@@ -1,0 +1,305 @@
+"""KEEPING: what has faded, garbage collection, re-embedding, kept receipts, feedback, logged refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twofold import audit, text
+from twofold.access import Principal
+from twofold.clock import DAY, iso
+from twofold.config import Config
+from twofold.embed import Embedder
+from twofold.errors import InvalidInput, NotFound
+from twofold.index.tenant import TenantIndex, View
+from twofold.model import Batch, Generation, Kind, Row, Vectors
+from twofold.progress import Progress
+from twofold.recall import faded_rows, strength_of
+from twofold.receipt import Receipt
+from twofold.remember import WINDOW_OVERLAP, demand, lead_in_of
+from twofold.vault import Vault
+
+REEMBED_BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainReport:
+    """State of strength at `at`: live rows, faded ones, and what this run did."""
+
+    at: str
+    live: int
+    faded: int
+    by_type: dict[str, dict[str, float]]  # type -> {"live", "faded", "mean_strength"}
+    over_limit: int
+    archived: tuple[str, ...]
+    recorded: bool  # False for a dry run, or when this UTC day has a report already
+
+
+@dataclass(frozen=True, slots=True)
+class GcReport:
+    """Memories that have faded: archived when `applied`."""
+
+    candidates: tuple[tuple[str, float], ...]  # id, strength; weakest first
+    applied: bool
+    generations_dropped: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReembedReport:
+    """The generation that is current now."""
+
+    generation: int
+    fingerprint: str
+    memories: int
+    vectors: int
+
+
+def log_refusal(vault: Vault, principal: Principal, action: str, detail: str) -> None:
+    """Put a refused action into the audit log."""
+    with vault.write(principal) as writer:
+        writer.event(Kind.REFUSE, payload={"action": action, "detail": detail})
+
+
+def live_rows(index: TenantIndex, view: View) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Rows that are known now and not erased; bool (rows,)."""
+    return ~view.closed & ~index.erased.view(view.rows)
+
+
+def maintain(
+    vault: Vault, principal: Principal, config: Config, at: int, *, dry_run: bool
+) -> MaintainReport:
+    """Report strengths at `at`, once per UTC day into the log; archive beyond the limit if the policy says so.
+
+    Strength is computed from the log at every read, so missed days lose nothing: one run catches up.
+    """
+    demand(principal, "maintain", "the store")
+    vault.flush(principal.tenant)
+    index = vault.index(principal.tenant)
+    with index.lock:
+        view = index.view()
+        live = np.flatnonzero(live_rows(index, view))
+        strength = strength_of(vault.policy, index, view, live, at)
+        mask = np.zeros(view.rows, np.bool_)
+        mask[live] = True
+        faded = set(faded_rows(vault.policy, index, view, mask, at).tolist())
+        types = index.type.view(view.rows)[live]
+        names = [index.ids.names[index.lineage[o]] for o in live.tolist()]
+    by_type: dict[str, dict[str, float]] = {}
+    for code in np.unique(types).tolist():
+        chosen = types == code
+        rows = live[chosen].tolist()
+        by_type[index.types.names[code]] = {
+            "live": len(rows),
+            "faded": sum(o in faded for o in rows),
+            "mean_strength": round(float(strength[chosen].mean()), 6),
+        }
+    excess = max(0, len(live) - config.l2_max_memories)
+    weakest: list[int] = []
+    if excess and config.max_memories_policy == "archive":
+        pinned = index.pinned.view(view.rows)[live]
+        order = np.lexsort((live, strength))
+        weakest = [i for i in order.tolist() if not pinned[i]][:excess]
+    last = last_report(vault, principal.tenant)
+    fresh = not dry_run and (last is None or last // DAY < at // DAY or bool(weakest))
+    if fresh:
+        with vault.write(principal) as writer:
+            for i in weakest:
+                ordinal = int(live[i])
+                if writer.index.live(ordinal):
+                    writer.event(
+                        Kind.ARCHIVE,
+                        namespace=index.namespaces.names[index.namespace[ordinal]],
+                        ordinal=ordinal,
+                        payload={"rule": "max_memories"},
+                    )
+            writer.event(
+                Kind.MAINTAIN,
+                payload={"what": "report", "at": at, "live": len(live), "faded": len(faded), "by_type": by_type},
+            )
+    return MaintainReport(
+        iso(at),
+        len(live),
+        len(faded),
+        by_type,
+        excess,
+        tuple(names[i] for i in weakest) if fresh or dry_run else (),
+        fresh,
+    )
+
+
+def last_report(vault: Vault, tenant: str) -> int | None:
+    """When the last maintenance report was for, in microseconds."""
+    last = None
+    for event in vault.store.events(tenant):
+        if event.kind == Kind.MAINTAIN and event.payload:
+            data = json.loads(event.payload)
+            if data.get("what") == "report":
+                last = int(data["at"])
+    return last
+
+
+def gc(vault: Vault, principal: Principal, *, dry_run: bool, generations: bool) -> GcReport:
+    """Archive faded memories (their transaction time ends; `restore` brings one back). Preview by default."""
+    demand(principal, "gc", "the store")
+    vault.flush(principal.tenant)
+    index = vault.index(principal.tenant)
+
+    def candidates() -> list[tuple[int, str, float]]:
+        view = index.view()
+        rows = faded_rows(vault.policy, index, view, live_rows(index, view), vault.now())
+        strength = strength_of(vault.policy, index, view, rows, vault.now())
+        order = np.lexsort((rows, strength))
+        return [
+            (int(rows[i]), index.ids.names[index.lineage[rows[i]]], float(strength[i])) for i in order.tolist()
+        ]
+
+    if dry_run:
+        with index.lock:
+            return GcReport(tuple((i, s) for _, i, s in candidates()), False)
+    with vault.write(principal) as writer:
+        index = writer.index
+        chosen = candidates()
+        for ordinal, _, strength in chosen:
+            writer.event(
+                Kind.ARCHIVE,
+                namespace=index.namespaces.names[index.namespace[ordinal]],
+                ordinal=ordinal,
+                payload={"rule": "gc", "strength": strength},
+            )
+        current = index.current_generation()
+        old = [g.number for g in index.generations if generations and current and g.number != current.number]
+        if old:
+            writer.event(Kind.MAINTAIN, payload={"what": "generations dropped", "numbers": old})
+            writer.batch.drop_generations += old
+    return GcReport(tuple((i, s) for _, i, s in chosen), True, tuple(old))
+
+
+def reembed(
+    vault: Vault, principal: Principal, embedder: Embedder, *, progress: bool | Callable[[int], None]
+) -> ReembedReport:
+    """Write a new generation of vectors beside the current one, then make it current in one commit.
+
+    Reads and writes go on meanwhile; what is added during the run is embedded by the last step.
+    """
+    demand(principal, "reembed", "the store")
+    tenant = principal.tenant
+    with vault.write(principal) as writer:
+        index = writer.index
+        number = 1 + max((g.number for g in index.generations), default=0)
+        pending = Generation(number, embedder.fingerprint, embedder.dimension, None)
+        writer.event(Kind.MAINTAIN, payload={"what": "reembed", "number": number, "to": embedder.fingerprint})
+        writer.batch.generations.append(pending)
+    done, vectors = 0, 0
+    bar = Progress("re-embedding", index.rows, progress)
+    while True:
+        head = vault.store.head(tenant)
+        if done >= head.rows:
+            break
+        stop = min(done + REEMBED_BATCH, head.rows)
+        block = embed_rows(embedder, number, vault.store.rows(tenant, range(done, stop)))
+        vault.store.write_vectors(tenant, block)
+        vectors += len(block)
+        done = stop
+        bar.to(done)
+    with vault.write(principal) as writer:
+        rest = vault.store.rows(tenant, range(done, writer.next_ordinal))
+        block = embed_rows(embedder, number, rest)
+        if len(block):
+            writer.batch.vectors.append(block)
+            vectors += len(block)
+        digests = generation_digests(vault, tenant, number, writer.next_ordinal, block)
+        event = writer.event(
+            Kind.GENERATION,
+            payload={
+                "number": number,
+                "fingerprint": embedder.fingerprint,
+                "dimension": embedder.dimension,
+                "vectors": digests,
+            },
+        )
+        writer.batch.generations.append(Generation(number, embedder.fingerprint, embedder.dimension, event.seq))
+        # The commit reloads the view, which must be read with the new embedder from then on.
+        vault.embedder = embedder
+        rows = writer.next_ordinal
+    bar.close()
+    vault.query_cache.clear()
+    return ReembedReport(number, embedder.fingerprint, rows, vectors)
+
+
+def embed_rows(embedder: Embedder, number: int, rows: Sequence[Row]) -> Vectors:
+    """Windows and vectors of stored rows; erased rows and those never embedded have none."""
+    texts: list[str] = []
+    owners: list[tuple[int, int, int, int]] = []
+    for row in rows:
+        if row.erased:
+            continue
+        lead = lead_in_of(row.event_at, row.speaker)
+        room = max(16, embedder.max_tokens - (embedder.count_tokens(lead) if lead else 0))
+        spans = text.windows(row.content, embedder.token_spans(row.content), room, WINDOW_OVERLAP)
+        for part, (start, stop) in enumerate(spans):
+            texts.append(lead + row.content[start:stop])
+            owners.append((row.ordinal, part, start, stop))
+    data = embedder.embed_documents(texts) if texts else np.zeros((0, embedder.dimension), np.float32)
+    columns = np.array(owners, np.int64).reshape(-1, 4)
+    return Vectors(number, *(np.ascontiguousarray(columns[:, i]) for i in range(4)), data)
+
+
+def generation_digests(
+    vault: Vault, tenant: str, number: int, rows: int, last: Vectors
+) -> dict[str, str]:
+    """Per ordinal the digest of its vectors in a generation, salted by the row's own salt, which an erasure
+    destroys: afterwards the digest says nothing."""
+    salts = {e.ordinal: e.salt for e in vault.store.events(tenant) if e.kind in (Kind.ADD, Kind.UPDATE)}
+    out: dict[str, str] = {}
+    for block in (vault.store.vectors(tenant, number, 0, rows), last):
+        edges = np.flatnonzero(np.diff(block.ordinals, prepend=-1, append=-1))
+        for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            ordinal = int(block.ordinals[a])
+            salt = salts.get(ordinal) or b""
+            if salt:
+                out[str(ordinal)] = audit.vector_digest(salt, block.data[a:b])
+    return out
+
+
+def keep_receipt(vault: Vault, principal: Principal, receipt: Receipt) -> str:
+    """Store a receipt so that `replay(id)` finds it."""
+    body = receipt.to_json()
+    with vault.write(principal) as writer:
+        event = writer.event(Kind.RECEIPT, payload={"id": body["id"], "seq": receipt.seq})
+        writer.batch.receipts.append((body["id"], event.seq, audit.canonical(body)))
+    return str(body["id"])
+
+
+def feedback(
+    vault: Vault,
+    principal: Principal,
+    receipt: Receipt | Mapping[str, Any] | str,
+    useful: Sequence[str],
+    useless: Sequence[str],
+) -> None:
+    """Log a judgement of a recall's answer; ids must be among it."""
+    demand(principal, "feedback", "a recall")
+    if isinstance(receipt, str):
+        kept = vault.store.receipt(principal.tenant, receipt)
+        if kept is None:
+            raise NotFound(f"no kept receipt {receipt!r} in this tenant; recall with keep=True keeps one")
+        receipt = json.loads(kept)
+    body = receipt.to_json() if isinstance(receipt, Receipt) else receipt
+    if body.get("tenant") != principal.tenant:
+        raise NotFound("the receipt belongs to another tenant")
+    answered = {a[0] for a in body.get("answer", ())}
+    strangers = [i for i in (*useful, *useless) if i not in answered]
+    if strangers:
+        raise InvalidInput(f"{strangers[0]!r} is not among the receipt's answer")
+    both = set(useful) & set(useless)
+    if both:
+        raise InvalidInput(f"{min(both)!r} is called both useful and useless")
+    with vault.write(principal) as writer:
+        writer.event(
+            Kind.FEEDBACK,
+            payload={"receipt": body["id"], "useful": list(useful), "useless": list(useless)},
+        )

@@ -1,0 +1,152 @@
+"""From what a caller asks to a value that a recall is a pure function of."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import text
+from twofold.access import Principal, check_pattern
+from twofold.clock import to_us
+from twofold.errors import BudgetError, InvalidInput
+from twofold.index.filters import Filters
+from twofold.retrieve.profile import Profile, profile_of
+from twofold.tokens import TokenCounter, counter
+from twofold.vault import Vault
+
+MAX_QUERY = 20_000  # characters; longer texts are documents, not questions
+MAX_K = 10_000
+
+Instant = dt.datetime | dt.date | str
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Everything a recall depends on besides the state: it can be stored, and evaluated again."""
+
+    text: str
+    terms: tuple[str, ...]
+    vector: npt.NDArray[np.float32] | None
+    generation: int | None
+    k: int
+    budget: int | None
+    counter: TokenCounter
+    patterns: tuple[str, ...]
+    filters: Filters
+    as_of: int | None
+    known_at: int | None
+    now: int
+    include_faded: bool
+    profile: Profile
+
+
+def patterns_of(namespaces: Any, own: tuple[str, ...]) -> tuple[str, ...]:
+    """Namespace patterns as given: None for the handle's own, a name, or a list of names and prefixes."""
+    if namespaces is None:
+        return own
+    if isinstance(namespaces, str):
+        namespaces = (namespaces,)
+    patterns = tuple(dict.fromkeys(check_pattern(n) for n in namespaces))
+    if not patterns:
+        raise InvalidInput("namespaces is empty; leave it out for the handle's own, or give ['*'] for all")
+    return patterns
+
+
+def optional_instant(value: Instant | None, name: str) -> int | None:
+    """Microseconds, or None."""
+    return None if value is None else to_us(value, name=name)
+
+
+def whole(value: Any, name: str, low: int, high: int) -> int:
+    """An int within bounds; InvalidInput otherwise (True and 3.0 are not ints here)."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidInput(f"{name} must be a whole number, not {value!r}")
+    if not low <= value <= high:
+        raise InvalidInput(f"{name} must be between {low} and {high}, not {value}")
+    return int(value)
+
+
+def prepare(
+    vault: Vault,
+    principal: Principal,
+    own: tuple[str, ...],
+    query: str,
+    *,
+    k: int = 10,
+    budget: int | None = None,
+    token_counter: str | TokenCounter | None = None,
+    namespaces: Any = None,
+    filters: Mapping[str, Any] | Filters | None = None,
+    as_of: Instant | None = None,
+    known_at: Instant | None = None,
+    now: Instant | None = None,
+    include_faded: bool | None = None,
+    profile: str | Profile | dict[str, Any] | None = None,
+    vector: npt.ArrayLike | None = None,
+) -> Query:
+    """Check the arguments, and compute what depends on libraries: terms and the query's vector."""
+    text.validate_text(query, "query")
+    if len(query) > MAX_QUERY:
+        raise InvalidInput(f"query is {len(query)} characters long; at most {MAX_QUERY} are allowed")
+    if budget is not None:
+        if isinstance(budget, bool) or not isinstance(budget, int | np.integer):
+            raise InvalidInput(f"budget must be a whole number of tokens, not {budget!r}")
+        if budget < 0:
+            raise BudgetError(f"budget must not be negative, not {budget}")
+    chosen = profile_of(profile)
+    as_of_us, known_at_us = optional_instant(as_of, "as_of"), optional_instant(known_at, "known_at")
+    generation, query_vector = _vector(vault, principal, query, vector, chosen)
+    return Query(
+        text=query,
+        terms=tuple(text.terms(query, query=True)),
+        vector=query_vector,
+        generation=generation,
+        k=whole(k, "k", 1, MAX_K),
+        budget=None if budget is None else int(budget),
+        counter=vault.counter if token_counter is None else counter(token_counter),
+        patterns=patterns_of(namespaces, own),
+        filters=Filters.of(filters),
+        as_of=as_of_us,
+        known_at=known_at_us,
+        now=vault.now() if now is None else to_us(now, name="now"),
+        include_faded=(as_of is not None or known_at is not None) if include_faded is None else include_faded,
+        profile=chosen,
+    )
+
+
+def _vector(
+    vault: Vault, principal: Principal, query: str, given: npt.ArrayLike | None, profile: Profile
+) -> tuple[int | None, npt.NDArray[np.float32] | None]:
+    """The generation to search and the query's vector in it; (None, None) without an embedder or vectors."""
+    if profile.vector_weight <= 0:
+        return None, None
+    index = vault.index(principal.tenant)
+    generation = vault.check_embedder(index) if given is None else index.current_generation()
+    if generation is None:
+        return None, None
+    if given is not None:
+        return generation.number, unit_vector(given, generation.dimension, "vector")
+    if vault.embedder is None:
+        return None, None
+    return generation.number, vault.query_cache.embed_query(vault.embedder, query)
+
+
+def unit_vector(given: npt.ArrayLike, dimension: int, name: str) -> npt.NDArray[np.float32]:
+    """A vector of the right size scaled to length 1. InvalidInput for NaN, infinities, zero, a wrong size."""
+    try:
+        array = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} is not an array of numbers") from None
+    if array.shape != (dimension,):
+        raise InvalidInput(f"{name} has shape {array.shape}; this store's vectors have ({dimension},)")
+    if not np.isfinite(array).all():
+        raise InvalidInput(f"{name} has NaN or infinite values")
+    norm = float(np.sqrt(np.dot(array, array)))
+    if norm == 0.0:
+        raise InvalidInput(f"{name} is all zeros")
+    return np.ascontiguousarray((array / norm).astype(np.float32))

@@ -1,0 +1,411 @@
+"""READ PATH: authorise, lexical, graph, vector, fuse, pack, receipt, in this order.
+
+`recall` is a pure function of the state at a sequence number, the query with its vector, the parameters and
+`now`. Nothing here writes; promotion is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _core, decay, render, text
+from twofold.access import Principal
+from twofold.clock import DAY
+from twofold.entities import query_entities
+from twofold.errors import BudgetError
+from twofold.index.tenant import TenantIndex, VectorPart, View
+from twofold.model import Memory, Row
+from twofold.lookup import memory_of, reader
+from twofold.query import Query
+from twofold.receipt import Receipt, score_bits
+from twofold.retrieve import fuse, graph, lexical, pack, vector
+from twofold.retrieve.candidates import Candidates, Mask, Scores
+from twofold.retrieve.profile import Profile
+from twofold.tokens import truncate
+from twofold.vault import Vault
+
+LAYERS: Final = ("lexical", "tags", "graph", "vector")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One memory found: its score, which layers proposed it (with rank from 1), and what its score is made of."""
+
+    memory: Memory
+    score: float
+    sources: dict[str, int]
+    parts: dict[str, float] = field(default_factory=dict)
+    span: tuple[int, int] | None = None  # characters of the content that matched, when it was stored in windows
+    tokens: int = 0
+    truncated: bool = False
+
+    @property
+    def content(self) -> str:
+        """The memory's content, or as much of it as the budget allowed."""
+        return self.memory.content
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What each layer gave, and what was left out and why."""
+
+    seq: int
+    rows: int
+    in_scope: int
+    eligible: int
+    faded: int
+    layers: dict[str, list[tuple[str, float]]]  # layer -> (memory id, score), best first
+    ran: tuple[str, ...]
+    skipped: dict[str, str]  # layer -> why it did not run
+    entities: tuple[str, ...]
+    dropped: list[tuple[str, str]]  # (duplicate's id, id of the better one)
+    over_budget: int
+    truncated: str | None
+
+
+class Recall(Sequence[Hit]):
+    """The answer to one recall: hits, best first, with a trace and a receipt."""
+
+    def __init__(self, query: Query, hits: list[Hit], trace: Trace, receipt: Receipt) -> None:
+        self.query = query
+        self.hits = hits
+        self.trace = trace
+        self.receipt = receipt
+
+    @overload
+    def __getitem__(self, i: int) -> Hit: ...
+    @overload
+    def __getitem__(self, i: slice) -> Sequence[Hit]: ...
+    def __getitem__(self, i: int | slice) -> Hit | Sequence[Hit]:
+        return self.hits[i]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the hits' contents, by the recall's counter."""
+        return sum(h.tokens for h in self.hits)
+
+    @property
+    def faded(self) -> int:
+        """How many memories in scope were left out because they have faded."""
+        return self.trace.faded
+
+    def context(self) -> str:
+        """The hits as labelled text to paste as data; within the budget, labels included. "" when empty."""
+        return render.context(
+            [(h.memory, h.span) for h in self.hits], self.query.budget, self.query.counter
+        )
+
+    def __repr__(self) -> str:
+        return f"Recall({self.query.text!r}, hits={len(self.hits)}, tokens={self.tokens})"
+
+
+# ---------------------------------------------------------------------------------------------------
+
+
+def recall(vault: Vault, principal: Principal, query: Query) -> Recall:
+    """Answer a query from the tenant's current state (or from the prefix that `known_at` resolves to)."""
+    index = vault.index(principal.tenant)
+    seq = None if query.known_at is None else index.seq_known_at(query.known_at)
+    return recall_at(vault, principal, index, index.view(seq), query)
+
+
+def recall_at(
+    vault: Vault,
+    principal: Principal,
+    index: TenantIndex,
+    view: View,
+    query: Query,
+    policy: decay.DecayPolicy | None = None,
+) -> Recall:
+    """Answer a query from one prefix of the log, under the vault's decay policy or a given one."""
+    policy = policy or vault.policy
+    # authorise: which rows exist for this reader, and which of them are eligible at the asked times
+    reach = reader(principal, query.patterns)
+    profile = query.profile
+    with index.lock:
+        scope = index.scope_mask(reach, view.rows)
+        eligible, faded = eligible_rows(policy, index, view, scope, query)
+        part = vector_part(vault, index, query)
+        skipped = {} if part is not None and query.vector is not None else {"vector": why_no_vector(vault, part)}
+
+        # [1] lexical, [2] graph, [3] vector
+        found = {
+            "lexical": lexical.search(view, eligible, scope, query.terms, profile),
+            "tags": lexical.tags(view, eligible, query.text, profile),
+        }
+        named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(index)))
+        found["graph"] = graph.search(view, eligible, named, profile)
+        found["vector"] = vector.search(view, part, eligible, query.vector, profile)
+        layers = {name: c for name, c in found.items() if asked(name, profile)}
+
+        # [4] fusion, over exact scores of every candidate
+        ordinals = fuse.union(list(layers.values()))
+        fused = fuse.fuse(
+            view,
+            eligible,
+            ordinals,
+            layers,
+            lexical.scores(view, scope, query.terms, ordinals, profile),
+            vector.scores(view, part, query.vector, ordinals),
+            strength_of(policy, index, view, ordinals, query.now),
+            speakers_named(index, named, query.terms),
+            profile,
+        )
+
+        # [5] diversity and packing
+        best, dropped = pack.diversify(
+            fused.candidates, part, [twin_key(index, o) for o in fused.candidates.ordinals], profile, query.k
+        )
+        hits, over, truncated = pack_hits(vault, principal.tenant, view, best, fused, layers, part, query)
+
+    trace = Trace(
+        seq=view.seq,
+        rows=view.rows,
+        in_scope=int(np.count_nonzero(scope)),
+        eligible=int(np.count_nonzero(eligible)),
+        faded=faded,
+        layers={
+            name: [(index.ids.names[index.lineage[o]], s) for o, s in zip(*c, strict=True)]
+            for name, c in ((n, (c.ordinals.tolist(), c.scores.tolist())) for n, c in layers.items())
+        },
+        ran=tuple(n for n in layers if n not in skipped),
+        skipped=skipped,
+        entities=tuple(key for key, _ in named),
+        dropped=[
+            (index.ids.names[index.lineage[a]], index.ids.names[index.lineage[b]]) for a, b in dropped
+        ],
+        over_budget=over,
+        truncated=truncated,
+    )
+    return Recall(query, hits, trace, make_receipt(principal, view, query, hits, vault, policy))
+
+
+def eligible_rows(
+    policy: decay.DecayPolicy, index: TenantIndex, view: View, scope: Mask, query: Query
+) -> tuple[Mask, int]:
+    """Rows in scope that are known in the view, true at `as_of`, pass the filters and have not faded.
+
+    Also the number of rows that only fading left out.
+    """
+    as_of = max(query.now, view.recorded_at) if query.as_of is None else query.as_of
+    mask = scope & ~view.closed
+    mask &= index.valid_from.view(view.rows) <= as_of
+    mask &= view.valid_to > as_of
+    if "snapshot" not in query.filters.memory_types:
+        snapshot = index.types.get("snapshot")
+        if snapshot >= 0:
+            mask &= index.type.view(view.rows) != snapshot
+    wanted = index.filter_mask(query.filters, view.rows)
+    if wanted is not None:
+        mask &= wanted
+    if query.include_faded:
+        return mask, 0
+    gone = faded_rows(policy, index, view, mask, query.now)
+    mask[gone] = False
+    return mask, len(gone)
+
+
+def faded_rows(
+    policy: decay.DecayPolicy, index: TenantIndex, view: View, mask: Mask, now: int
+) -> npt.NDArray[np.int64]:
+    """Ordinals in `mask` whose strength at `now` is below the policy's threshold; pinned rows never are."""
+    if policy.threshold <= 0.0:
+        return np.zeros(0, np.int64)
+    rates = np.array(
+        [policy.rates(t).age_rate + policy.rates(t).idle_rate for t in index.types.names] or [0.0]
+    )
+    # Boosts only add, and idle time is at most the age: a row younger than this cannot have faded.
+    age = (now - index.recorded.view(view.rows)) / DAY
+    old = age * rates[index.type.view(view.rows)] >= -np.log(policy.threshold) - 0.01
+    rows = np.flatnonzero(mask & old & ~index.pinned.view(view.rows))
+    if len(rows) == 0:
+        return rows
+    weak = strength_of(policy, index, view, rows, now) < policy.threshold
+    return rows[weak]
+
+
+def strength_of(
+    policy: decay.DecayPolicy, index: TenantIndex, view: View, ordinals: npt.NDArray[np.int64], now: int
+) -> Scores:
+    """Strength of rows at `now` by the core's decay; the keep rule lifts what was used often; float64 (n,)."""
+    if len(ordinals) == 0:
+        return np.zeros(0, np.float64)
+    count, last, recent = view.accesses(now)
+    lineage = index.lineage.view(view.rows)[ordinals]
+    recorded = index.recorded.view(view.rows)[ordinals]
+    used = np.maximum(last[lineage], recorded)
+    types = index.type.view(view.rows)[ordinals]
+    rates = [policy.rates(t) for t in index.types.names]
+    table = np.array([[r.age_rate, r.idle_rate, r.access_boost, r.access_cap, r.recent_boost] for r in rates])
+    row = table[types]
+    out: Scores = _core.decay(
+        np.maximum(now - recorded, 0) / DAY,
+        np.maximum(now - used, 0) / DAY,
+        count[lineage],
+        recent[lineage],
+        age_rate=np.ascontiguousarray(row[:, 0]),
+        idle_rate=np.ascontiguousarray(row[:, 1]),
+        access_boost=np.ascontiguousarray(row[:, 2]),
+        access_cap=np.ascontiguousarray(row[:, 3]),
+        recent_boost=np.ascontiguousarray(row[:, 4]),
+    )
+    if policy.keep_after is not None:
+        kept = count[lineage] >= policy.keep_after
+        out = np.where(kept, np.maximum(out, policy.threshold), out)
+    return out
+
+
+def asked(layer: str, profile: Profile) -> bool:
+    """Whether a profile uses a layer at all."""
+    weight = {
+        "lexical": profile.lexical_weight,
+        "tags": profile.tag_weight,
+        "graph": profile.graph_weight,
+        "vector": profile.vector_weight,
+    }
+    return weight[layer] > 0
+
+
+def vector_part(vault: Vault, index: TenantIndex, query: Query) -> VectorPart | None:
+    """The vectors of the generation the query was embedded for."""
+    if query.generation is None or query.vector is None:
+        return None
+    if query.generation not in index.vectors:
+        vault.load_generation(index, query.generation)
+    return index.vectors[query.generation]
+
+
+def why_no_vector(vault: Vault, part: VectorPart | None) -> str:
+    if vault.embedder is None:
+        return "no embedder: this handle was opened with embedder=None"
+    return "no vectors in this store yet" if part is None else "no query vector"
+
+
+def speakers_named(index: TenantIndex, named: Sequence[tuple[str, int]], terms: Sequence[str]) -> list[int]:
+    """Codes of speakers whose name is among the entities or words of the query."""
+    words = {key for key, _ in named} | set(terms)
+    out = []
+    for code, name in enumerate(index.speakers.names):
+        key = text.normalize(name)
+        if key in words or any(t in words for t in text.terms(name)):
+            out.append(code)
+    return out
+
+
+def twin_key(index: TenantIndex, ordinal: int) -> str:
+    """Equal for rows that say the same in the same mouth and session."""
+    return f"{index.content_hash[ordinal]}|{index.speaker[ordinal]}|{index.session[ordinal]}"
+
+
+def pack_hits(
+    vault: Vault,
+    tenant: str,
+    view: View,
+    best: Candidates,
+    fused: fuse.Fused,
+    layers: dict[str, Candidates],
+    part: VectorPart | None,
+    query: Query,
+) -> tuple[list[Hit], int, str | None]:
+    """Fetch what fits: at most k memories within the budget. Also how many the budget left out, and the id
+    of a first memory that had to be truncated."""
+    index = view.index
+    ordinals = best.ordinals.tolist()
+    if query.budget is None:
+        ordinals = ordinals[: query.k]
+    if not ordinals:
+        return [], 0, None
+    rows: dict[int, Row] = {}
+    if query.budget is not None and query.counter.name != vault.counter.name:
+        rows = {r.ordinal: r for r in vault.store.rows(tenant, ordinals)}
+        sizes = [query.counter.count(rows[o].content) for o in ordinals]
+    else:
+        sizes = [int(index.tokens[o]) for o in ordinals]
+    chosen = pack.pack(sizes, query.k, query.budget)
+    over = 0 if query.budget is None else min(query.k, len(ordinals)) - len(chosen)
+    truncated = None
+    if not chosen and query.budget:
+        chosen, truncated = [0], index.ids.names[index.lineage[ordinals[0]]]
+    picked = [ordinals[i] for i in chosen]
+    if not rows:
+        rows = {r.ordinal: r for r in vault.store.rows(tenant, picked)}
+    places = {name: {int(o): i + 1 for i, o in enumerate(c.ordinals)} for name, c in layers.items()}
+    position = {int(o): i for i, o in enumerate(fused.candidates.ordinals)}
+    counts = view.accesses(query.now)
+    hits = []
+    for i, ordinal in zip(chosen, picked, strict=True):
+        at = position[ordinal]
+        memory = memory_of(tenant, view, rows[ordinal], counts)
+        size = sizes[i]
+        if truncated is not None:
+            assert query.budget is not None
+            short = truncate(memory.content, query.budget, query.counter)
+            if not short:
+                raise BudgetError(
+                    f"a budget of {query.budget} tokens cannot hold one word of the best memory; raise it"
+                )
+            memory, size = replace(memory, content=short), query.counter.count(short)
+        hits.append(
+            Hit(
+                memory=memory,
+                score=float(fused.candidates.scores[at]),
+                sources={name: place[ordinal] for name, place in places.items() if ordinal in place},
+                parts={name: float(v[at]) for name, v in fused.parts.items()},
+                span=vector.span(part, query.vector, ordinal),
+                tokens=size,
+                truncated=truncated is not None,
+            )
+        )
+    return hits, max(over, 0), truncated
+
+
+def make_receipt(
+    principal: Principal, view: View, query: Query, hits: list[Hit], vault: Vault, policy: decay.DecayPolicy
+) -> Receipt:
+    """What is needed to evaluate this recall again, and what it answered."""
+    return Receipt(
+        query=query,
+        principal=principal,
+        seq=view.seq,
+        embedder=None if vault.embedder is None or query.vector is None else vault.embedder.fingerprint,
+        policy=policy,
+        answer=[(h.memory.id, h.memory.version, h.memory.ordinal, score_bits(h.score)) for h in hits],
+        packed=[(h.memory, h.span) for h in hits],
+    )
+
+
+def standing(
+    vault: Vault, principal: Principal, view: View, query: Query, memory_id: str
+) -> str | None:
+    """Why a memory could not be an answer at all; None when it was eligible."""
+    index = view.index
+    with index.lock:
+        lineage = index.ids.get(memory_id)
+        ordinals = [o for o in index.versions.get(lineage, ()) if o < view.rows]
+        if not ordinals:
+            return "it was not recorded yet"
+        ordinal = ordinals[-1]
+        scope = index.scope_mask(reader(principal, query.patterns), view.rows)
+        if not scope[ordinal]:
+            return "it is outside the namespaces asked, or not visible to this handle"
+        if view.closed[ordinal]:
+            return "it is forgotten or archived"
+        as_of = max(query.now, view.recorded_at) if query.as_of is None else query.as_of
+        if not index.valid_from[ordinal] <= as_of < view.valid_to[ordinal]:
+            return "it was not valid at the time asked: not yet begun, or superseded"
+        eligible, _ = eligible_rows(vault.policy, index, view, scope, replace(query, include_faded=True))
+        if not eligible[ordinal]:
+            return "the filters exclude it"
+        mask = np.zeros(view.rows, np.bool_)
+        mask[ordinal] = True
+        if not query.include_faded and len(faded_rows(vault.policy, index, view, mask, query.now)):
+            return "it has faded; recall with include_faded=True shows it"
+    return None

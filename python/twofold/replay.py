@@ -1,0 +1,74 @@
+"""REPLAY: ask a receipt's question again, on the state it was asked on, and compare the answer bit for bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from twofold.access import Principal, any_match
+from twofold.errors import NotFound, PermissionDenied, ReplayUnsupported
+from twofold.recall import Recall, recall_at
+from twofold.receipt import Receipt, StoredReceipt, algorithm, stored
+from twofold.vault import Vault
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """identical: ids, score bits and packed text are those of the receipt.
+
+    altered_by_erasure: something was erased since in a namespace the recall looked at, so it may differ.
+    recall is None when the receipt itself was redacted by an erasure.
+    """
+
+    identical: bool
+    altered_by_erasure: bool
+    recall: Recall | None
+    differences: tuple[str, ...] = ()
+
+
+def replay(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, Any] | str) -> Replay:
+    """Evaluate a receipt. NotFound, PermissionDenied (another tenant or agent), ReplayUnsupported (other rules)."""
+    if isinstance(receipt, str):
+        text = vault.store.receipt(principal.tenant, receipt)
+        if text is None:
+            raise NotFound(f"no kept receipt {receipt!r} in this tenant; recall with keep=True keeps one")
+        receipt = json.loads(text)
+    body = receipt.to_json() if isinstance(receipt, Receipt) else dict(receipt)
+    if body.get("tenant") != principal.tenant:
+        raise PermissionDenied("the receipt belongs to another tenant")
+    if body.get("agent_id") != principal.agent_id and not principal.may("audit"):
+        raise PermissionDenied(f"the receipt belongs to agent {body.get('agent_id')!r}")
+    if body.get("erased"):
+        return Replay(False, True, None, ("the receipt was redacted by an erasure",))
+    asked = stored(body)
+    if asked.algorithm != algorithm():
+        raise ReplayUnsupported(
+            f"the receipt was made under rules {asked.algorithm}, this build has {algorithm()}; "
+            "replay it with the version of Twofold that made it"
+        )
+    return compare(vault, asked)
+
+
+def compare(vault: Vault, asked: StoredReceipt) -> Replay:
+    index = vault.index(asked.principal.tenant)
+    if asked.seq > index.seq:
+        raise NotFound(f"the receipt is of seq {asked.seq}; this store's log ends at {index.seq}")
+    found = recall_at(vault, asked.principal, index, index.view(asked.seq), asked.query, asked.policy)
+    differences = []
+    answer = [tuple(a) for a in found.receipt.answer]
+    for i, (then, again) in enumerate(zip(asked.answer, answer, strict=False), 1):
+        if then[:3] != again[:3]:
+            differences.append(f"place {i} was {then[0]} version {then[1]}, is {again[0]} version {again[1]}")
+        elif then[3] != again[3]:
+            differences.append(f"the score of {then[0]} had bits {then[3]}, has {again[3]}")
+    if len(asked.answer) != len(answer):
+        differences.append(f"there were {len(asked.answer)} hits, there are {len(answer)}")
+    if not differences and asked.context_hash != found.receipt.context_hash:
+        differences.append("the packed text differs")
+    erased = any(
+        seq > asked.seq and any_match(asked.query.patterns, index.namespaces.names[code])
+        for seq, code in index.erasures
+    )
+    return Replay(not differences, erased, found, tuple(differences))

@@ -1,0 +1,60 @@
+"""Layer 1: words and tags. BM25 over the compiled postings, and fuzzy matches of tags named in the query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from twofold.index.tenant import View
+from twofold.retrieve.candidates import NOTHING, Candidates, Mask, Ordinals, Scores, ordered
+from twofold.retrieve.profile import Profile
+
+
+def term_ids(view: View, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    """Ids of the distinct query terms the store has seen, in order of first appearance; uint32 (t,)."""
+    code = view.index.terms.get
+    ids = [c for c in (code(t) for t in dict.fromkeys(terms)) if c >= 0]
+    return np.array(ids, np.uint32)
+
+
+def search(view: View, mask: Mask, scope: Mask, terms: Sequence[str], profile: Profile) -> Candidates:
+    """The `depth` best rows by BM25 among those in `mask`; statistics are those of all rows in `scope`."""
+    ids = term_ids(view, terms)
+    if len(ids) == 0 or view.rows == 0:
+        return NOTHING
+    ordinals, scores = view.index.lexicon.search(
+        ids, profile.depth, mask=mask, stats_mask=scope, prefix=view.rows, k1=profile.k1, b=profile.b
+    )
+    return Candidates(ordinals, scores)
+
+
+def scores(view: View, scope: Mask, terms: Sequence[str], ordinals: Ordinals, profile: Profile) -> Scores:
+    """The exact BM25 scores of given rows: the same values `search` gives; float64 (len(ordinals),)."""
+    ids = term_ids(view, terms)
+    if len(ids) == 0 or len(ordinals) == 0:
+        return np.zeros(len(ordinals), np.float64)
+    out: Scores = view.index.lexicon.scores(
+        ids, ordinals, stats_mask=scope, prefix=view.rows, k1=profile.k1, b=profile.b
+    )
+    return out
+
+
+def tags(view: View, mask: Mask, query: str, profile: Profile) -> Candidates:
+    """Rows whose tags the query names: the sum over its tags of the match's score (1 for exact) times the
+    tag's rarity among the rows of `mask`, scaled to at most 1."""
+    index = view.index
+    total: dict[int, float] = {}
+    for tag, quality in index.tag_matcher.match(query):
+        rows = index.tag_rows(tag)
+        rows = rows[rows < view.rows]
+        rows = rows[mask[rows]]
+        if len(rows) == 0:
+            continue
+        weight = quality / (1.0 + len(rows)) ** 0.5
+        for ordinal in rows.tolist():
+            total[ordinal] = total.get(ordinal, 0.0) + weight
+    if not total:
+        return NOTHING
+    found = ordered(np.array(list(total), np.int64), np.array(list(total.values()), np.float64), profile.depth)
+    return Candidates(found.ordinals, found.scores / found.scores[0])

@@ -1,0 +1,90 @@
+"""The constants of recall, by name. A profile is a value: it is part of a receipt and of the algorithm's identity."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final
+
+from twofold.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How the layers are read and fused. Weights are additive, on scores normalised to at most 1 per layer.
+
+    depth: candidates each layer proposes. fusion: "score" (max-normalised weighted sum of the exact scores
+    of every candidate) or "rrf" (sum of weight / (rrf_k + rank)).
+    """
+
+    name: str = "default"
+    fusion: str = "score"
+    depth: int = 100
+    vector_weight: float = 0.5
+    lexical_weight: float = 0.5
+    tag_weight: float = 0.1
+    graph_weight: float = 0.05
+    rrf_k: float = 10.0
+    k1: float = 1.2
+    b: float = 0.75
+    # Neighbour turns and the session say what a turn is about (QUALITY.md: +2.8 and +4.5 points of frac@10).
+    previous_weight: float = 0.15
+    next_weight: float = 0.10
+    session_weight: float = 0.10
+    session_top: int = 3
+    speaker_weight: float = 0.10
+    role_weight: float = 0.30
+    confidence_weight: float = 0.05
+    strength_weight: float = 0.02
+    mmr_lambda: float | None = None
+    # Vectors of "A is 10" and "A is 20" nearly coincide: only equal texts are duplicates unless asked for.
+    duplicate_threshold: float = 2.0
+    hops: int = 2
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Profile:
+        return cls(**values)
+
+
+DEFAULT: Final = Profile()
+_BARE: Final = Profile(
+    tag_weight=0.0,
+    graph_weight=0.0,
+    previous_weight=0.0,
+    next_weight=0.0,
+    session_weight=0.0,
+    speaker_weight=0.0,
+    role_weight=0.0,
+    confidence_weight=0.0,
+    strength_weight=0.0,
+)
+
+PROFILES: Final[dict[str, Profile]] = {
+    "default": DEFAULT,
+    "rrf": replace(DEFAULT, name="rrf", fusion="rrf"),
+    # Control rows of every quality table.
+    "bm25": replace(_BARE, name="bm25", vector_weight=0.0, lexical_weight=1.0),
+    "vector": replace(_BARE, name="vector", vector_weight=1.0, lexical_weight=0.0),
+    "base": replace(_BARE, name="base"),
+    "rrf60": replace(_BARE, name="rrf60", fusion="rrf", rrf_k=60.0),
+}
+
+
+def profile_of(value: str | Profile | dict[str, Any] | None) -> Profile:
+    """A profile by name, by value, or the default with some constants changed."""
+    if value is None:
+        return DEFAULT
+    if isinstance(value, Profile):
+        return value
+    if isinstance(value, str):
+        try:
+            return PROFILES[value]
+        except KeyError:
+            raise InvalidInput(f"unknown profile {value!r}; profiles are {', '.join(PROFILES)}") from None
+    known = {f.name for f in fields(Profile)}
+    unknown = sorted(set(value) - known)
+    if unknown:
+        raise InvalidInput(f"unknown profile constants {', '.join(unknown)}")
+    return replace(DEFAULT, name="custom", **value)

@@ -1,0 +1,76 @@
+"""Layer 3: meaning. Exact cosine over every vector of the rows in scope; a memory counts by its best window."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold.index.tenant import VectorPart, View
+from twofold.retrieve.candidates import NOTHING, Candidates, Mask, Ordinals, Scores
+from twofold.retrieve.profile import Profile
+
+
+def search(
+    view: View, part: VectorPart | None, mask: Mask, query: npt.NDArray[np.float32] | None, profile: Profile
+) -> Candidates:
+    """The `depth` nearest memories among the rows in `mask` (not windows: a memory is listed once)."""
+    if part is None or query is None or len(part.ordinals) == 0 or view.rows == 0:
+        return NOTHING
+    prefix = part.prefix(view.rows)
+    if part.one_per_row and prefix == view.rows and len(part.index) == len(mask):
+        ordinals, found = part.index.search(query, profile.depth, mask=mask)
+        return Candidates(ordinals, found.astype(np.float64))
+    owners = part.ordinals.view(len(part.index))
+    allowed = np.zeros(len(owners), np.bool_)
+    allowed[:prefix] = mask[owners[:prefix]]
+    want = profile.depth
+    while True:
+        rows, found = part.index.search(query, want, mask=allowed, prefix=prefix)
+        # The list is best first, so the first window of each memory is its best one.
+        _, first = np.unique(owners[rows], return_index=True)
+        if len(first) >= profile.depth or len(rows) < want:
+            first = np.sort(first)[: profile.depth]
+            ordinals = owners[rows][first]
+            scores = found[first].astype(np.float64)
+            # Windows of equal score come by window, memories must come by ordinal: the same order here,
+            # because windows are stored in the order of their memories.
+            return Candidates(ordinals, scores)
+        want *= 2
+
+
+def scores(
+    view: View, part: VectorPart | None, query: npt.NDArray[np.float32] | None, ordinals: Ordinals
+) -> Scores:
+    """Exact cosines of given memories (their best window); 0 for one without vectors; float64 (n,)."""
+    out: Scores = np.zeros(len(ordinals), np.float64)
+    if part is None or query is None or len(part.ordinals) == 0 or len(ordinals) == 0:
+        return out
+    if part.one_per_row:
+        inside = ordinals < len(part.index)
+        out[inside] = part.index.scores(query, np.ascontiguousarray(ordinals[inside]))
+        return out
+    first, last = part.rows_of(ordinals)
+    counts = last - first
+    has = counts > 0
+    if not has.any():
+        return out
+    rows = np.concatenate([np.arange(a, b) for a, b in zip(first[has], last[has], strict=True)])
+    found = part.index.scores(query, rows.astype(np.int64)).astype(np.float64)
+    starts = np.concatenate(([0], np.cumsum(counts[has])[:-1]))
+    out[has] = np.maximum.reduceat(found, starts)
+    return out
+
+
+def span(
+    part: VectorPart | None, query: npt.NDArray[np.float32] | None, ordinal: int
+) -> tuple[int, int] | None:
+    """Character offsets of a memory's best window when it has several; None otherwise."""
+    if part is None or query is None:
+        return None
+    first, last = part.rows_of(np.array([ordinal], np.int64))
+    a, b = int(first[0]), int(last[0])
+    if b - a < 2:
+        return None
+    found = part.index.scores(query, np.arange(a, b, dtype=np.int64))
+    best = a + int(np.argmax(found))
+    return int(part.starts[best]), int(part.stops[best])

@@ -1,0 +1,298 @@
+"""TRANSFER: lossless export and import as JSON lines, and the chunks that batches are made of."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from twofold import audit, lookup, remember
+from twofold.access import Principal
+from twofold.clock import from_us, iso, to_us
+from twofold.errors import InvalidInput, NotFound
+from twofold.index.filters import Filters
+from twofold.model import Batch, Event, Generation, Memory, Row, Vectors
+from twofold.progress import Progress
+from twofold.vault import Vault
+
+FORMAT: Final = "twofold-export"
+VERSION: Final = 1
+CHUNK: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    """What an import did, or would do."""
+
+    memories: int
+    events: int
+    lossless: bool
+    applied: bool
+
+
+def chunks(
+    items: Iterable[Any], size: int, progress: bool | Callable[[int], None]
+) -> Iterator[tuple[list[Any], Callable[[int], None]]]:
+    """Cut an iterable into lists; each comes with the function to report the number done."""
+    total = len(items) if hasattr(items, "__len__") else None
+    bar = Progress("storing", total, progress)
+    it = iter(items)
+    while chunk := list(itertools.islice(it, size)):
+        yield chunk, bar.to
+    bar.close()
+
+
+def export_json(vault: Vault, principal: Principal, path: Path, *, vectors: bool) -> int:
+    """Write an export; for the owner the whole log, for others the memories they may see."""
+    remember.demand(principal, "export", "the store")
+    vault.flush(principal.tenant)
+    lines = _whole(vault, principal, vectors) if principal.is_owner else _visible(vault, principal)
+    count = 0
+    handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(audit.canonical(line) + "\n")
+                count += 1
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return count
+
+
+def _whole(vault: Vault, principal: Principal, vectors: bool) -> Iterator[dict[str, Any]]:
+    tenant, store = principal.tenant, vault.store
+    head = store.head(tenant)
+    generations = store.generations(tenant)
+    yield {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": "log",
+        "seq": head.seq,
+        "rows": head.rows,
+        "vectors": vectors,
+        "generations": [list(g) for g in map(_generation, generations)],
+    }
+    for event in store.events(tenant):
+        if event.seq > head.seq:
+            break
+        yield {
+            "event": [
+                event.seq,
+                event.kind,
+                event.at,
+                event.agent_id,
+                event.agent_role,
+                event.namespace,
+                event.ordinal,
+                event.payload,
+                event.salt.hex(),
+                event.commitment.hex(),
+                event.hash.hex(),
+            ]
+        }
+    for first in range(0, head.rows, CHUNK):
+        for row in store.rows(tenant, range(first, min(first + CHUNK, head.rows))):
+            yield {"row": list(row)}
+    if vectors:
+        for generation in generations:
+            for first in range(0, head.rows, CHUNK):
+                block = store.vectors(tenant, generation.number, first, min(first + CHUNK, head.rows))
+                for i in range(len(block)):
+                    yield {
+                        "vector": [
+                            generation.number,
+                            int(block.ordinals[i]),
+                            int(block.parts[i]),
+                            int(block.starts[i]),
+                            int(block.stops[i]),
+                            b64encode(block.data[i].astype("<f4").tobytes()).decode(),
+                        ]
+                    }
+    for receipt_id, seq in store.receipts(tenant):
+        if seq <= head.seq:
+            yield {"receipt": [receipt_id, seq, store.receipt(tenant, receipt_id)]}
+
+
+def _generation(g: Generation) -> tuple[int, str, int, int | None]:
+    return g.number, g.fingerprint, g.dimension, g.seq
+
+
+def _visible(vault: Vault, principal: Principal) -> Iterator[dict[str, Any]]:
+    yield {"format": FORMAT, "version": VERSION, "kind": "memories"}
+    found = lookup.search(
+        vault,
+        principal,
+        lookup.EVERYTHING,
+        Filters(),
+        lookup.When(vault.now()),
+        include_superseded=True,
+        newest_first=False,
+    )
+    for memory in found:
+        yield {"memory": memory_json(memory)}
+
+
+def memory_json(memory: Memory) -> dict[str, Any]:
+    """A memory as JSON values; instants as ISO 8601 strings."""
+    out: dict[str, Any] = {}
+    for name in Memory.__dataclass_fields__:
+        value = getattr(memory, name)
+        if hasattr(value, "isoformat"):
+            value = iso(to_us(value))
+        elif isinstance(value, tuple):
+            value = list(value)
+        elif hasattr(value, "items"):
+            value = dict(value)
+        out[name] = value
+    return out
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    value = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise InvalidInput(f"{path} line {number} is not JSON: {error.msg}") from None
+                if not isinstance(value, dict):
+                    raise InvalidInput(f"{path} line {number} is not an object")
+                yield value
+    except FileNotFoundError:
+        raise NotFound(f"no file {path}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not UTF-8") from None
+
+
+def import_json(
+    vault: Vault,
+    principal: Principal,
+    namespace: str,
+    path: Path,
+    dry_run: bool,
+    progress: bool | Callable[[int], None],
+) -> ImportReport:
+    """Read an export into this tenant."""
+    remember.demand(principal, "import", "memories")
+    lines = _lines(path)
+    header = next(lines, None)
+    if header is None or header.get("format") != FORMAT:
+        raise InvalidInput(f"{path} is not a Twofold export; its first line must say so")
+    if header.get("version", 0) > VERSION:
+        raise InvalidInput(f"{path} is of export version {header['version']}; this Twofold reads up to {VERSION}")
+    empty = vault.store.head(principal.tenant).seq == 0
+    if header["kind"] == "log" and empty:
+        return _import_log(vault, principal, lines, header, dry_run, progress)
+    return _import_memories(vault, principal, namespace, lines, dry_run, progress)
+
+
+def _import_log(
+    vault: Vault,
+    principal: Principal,
+    lines: Iterator[dict[str, Any]],
+    header: dict[str, Any],
+    dry_run: bool,
+    progress: bool | Callable[[int], None],
+) -> ImportReport:
+    """Reproduce the log as it was: same sequence numbers, same hashes. All or nothing, in one transaction."""
+    batch = Batch()
+    vectors: dict[int, list[list[Any]]] = {}
+    for line in lines:
+        if "event" in line:
+            e = line["event"]
+            batch.events.append(Event(*e[:8], bytes.fromhex(e[8]), bytes.fromhex(e[9]), bytes.fromhex(e[10])))
+        elif "row" in line:
+            values = [tuple(v) if isinstance(v, list) else v for v in line["row"]]
+            batch.rows.append(Row(*values))
+        elif "vector" in line:
+            vectors.setdefault(line["vector"][0], []).append(line["vector"])
+        elif "receipt" in line:
+            batch.receipts.append((line["receipt"][0], line["receipt"][1], line["receipt"][2]))
+        else:
+            raise InvalidInput(f"unknown line in the export: {sorted(line)[:3]}")
+    previous, expected = b"", 1
+    for event in batch.events:
+        broken = audit.broken_link(previous, expected, event)
+        if broken:
+            raise InvalidInput(f"the export's log is damaged: {broken}")
+        previous, expected = event.hash, event.seq + 1
+    if len(batch.rows) != header["rows"] or len(batch.events) != header["seq"]:
+        raise InvalidInput(
+            f"the export is cut: {len(batch.rows)} of {header['rows']} rows, "
+            f"{len(batch.events)} of {header['seq']} events"
+        )
+    batch.generations = [Generation(*g) for g in header["generations"]]
+    for number, found in vectors.items():
+        data = np.stack([np.frombuffer(b64decode(v[5]), "<f4").astype(np.float32) for v in found])
+        columns = np.array([v[1:5] for v in found], np.int64)
+        batch.vectors.append(Vectors(number, *(np.ascontiguousarray(columns[:, i]) for i in range(4)), data))
+    batch.erase_rows = []
+    report = ImportReport(len(batch.rows), len(batch.events), True, not dry_run)
+    if dry_run:
+        return report
+    with vault.store.transaction(principal.tenant) as tx:
+        if tx.head.seq != 0:
+            raise InvalidInput("another process wrote to this tenant meanwhile; the import needs it empty")
+        tx.apply(batch)
+    if vault.embedder is not None and batch.generations:
+        vault.check_embedder(vault.index(principal.tenant))
+    return report
+
+
+def _import_memories(
+    vault: Vault,
+    principal: Principal,
+    namespace: str,
+    lines: Iterator[dict[str, Any]],
+    dry_run: bool,
+    progress: bool | Callable[[int], None],
+) -> ImportReport:
+    """Add an export's memories to a tenant that has some already. Exact duplicates are merged."""
+    items: list[dict[str, Any]] = []
+    for line in lines:
+        if "memory" in line:
+            items.append(_item(line["memory"]))
+        elif "row" in line:
+            row = Row(*(tuple(v) if isinstance(v, list) else v for v in line["row"]))
+            if not row.erased:
+                items.append(_row_item(row))
+    if dry_run:
+        return ImportReport(len(items), 0, False, False)
+    for chunk, done in chunks(items, CHUNK, progress):
+        remember.remember(vault, principal, namespace, chunk)
+        done(len(chunk))
+    return ImportReport(len(items), 0, False, True)
+
+
+_COPIED: Final = (
+    "content memory_type namespace tags entities key confidence pinned speaker visibility source_id session_id"
+).split()
+
+
+def _item(memory: dict[str, Any]) -> dict[str, Any]:
+    item = {name: memory[name] for name in _COPIED}
+    return item | {
+        "metadata": memory["metadata"],
+        "event_date": memory["event_date"],
+        "valid_from": memory["valid_from"],
+        "valid_to": memory["valid_to"],
+    }
+
+
+def _row_item(row: Row) -> dict[str, Any]:
+    item = {name: getattr(row, name) for name in _COPIED}
+    return item | {
+        "metadata": json.loads(row.metadata),
+        "event_date": None if row.event_at is None else from_us(row.event_at),
+        "valid_from": from_us(row.valid_from),
+    }

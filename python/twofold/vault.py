@@ -1,0 +1,347 @@
+"""What the read and the write path share: the store, the embedder, the clock, and one index per tenant.
+
+Keeps each tenant's view in RAM in step with its store by sequence number, and turns a write into one commit.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from twofold import audit
+from twofold.access import Principal
+from twofold.clock import Clock, to_us
+from twofold.decay import DecayPolicy
+from twofold.errors import EmbedderMismatch, InvalidInput
+from twofold.index.tenant import TenantIndex
+from twofold.model import Batch, Changes, Event, Generation, Head, IndexRow, Kind, Row, Vectors
+from twofold.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from twofold.embed.base import Embedder
+    from twofold.embed.cache import QueryCache
+    from twofold.stores.base import Store, Transaction
+
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+ACCESS_BUFFER = 256
+
+
+def new_id(us: int, entropy: bytes) -> str:
+    """26 characters of Crockford base 32: 48 bits of milliseconds, 80 of entropy. Sorts by time."""
+    value = (us // 1000) << 80 | int.from_bytes(entropy[:10], "big")
+    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
+
+
+def index_row(row: Row) -> IndexRow:
+    """The part of a stored row that the index keeps."""
+    return IndexRow(*(getattr(row, name) for name in IndexRow._fields))
+
+
+class Latency:
+    """Counts recalls and those that missed the configured target. Milliseconds; for `stats()` only."""
+
+    def __init__(self) -> None:
+        self.recalls = 0
+        self.missed = 0
+        self.worst = 0.0
+
+    def note(self, milliseconds: float, target: float) -> None:
+        self.recalls += 1
+        self.missed += milliseconds > target
+        self.worst = max(self.worst, milliseconds)
+
+
+class Vault:
+    """Shared by every handle that was made from one `AgentMemory`; safe to use from several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder | None,
+        clock: Clock,
+        policy: DecayPolicy,
+        counter: TokenCounter,
+        query_cache: QueryCache,
+        *,
+        ids: Callable[[int], str] | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.store = store
+        self.embedder = embedder
+        self.clock = clock
+        self.policy = policy
+        self.counter = counter
+        self.query_cache = query_cache
+        self.entropy = entropy
+        self.ids = ids or (lambda us: new_id(us, entropy(10)))
+        self.auto_supersede = True
+        self.latency = Latency()
+        self._indexes: dict[str, TenantIndex] = {}
+        self._lock = threading.RLock()
+        self._accesses: dict[str, list[tuple[int, int]]] = {}
+
+    def now(self) -> int:
+        """The clock's time in microseconds."""
+        return to_us(self.clock.now())
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def index(self, tenant: str) -> TenantIndex:
+        """The tenant's view, caught up with what every process has committed."""
+        index = self._index(tenant)
+        head = self.store.head(tenant)
+        if head.seq != index.seq:
+            with index.lock:
+                if index.seq < head.seq:
+                    self._feed(index, self.store.changes(tenant, index.seq))
+            index = self._rebuilt(index)
+        return index
+
+    def _index(self, tenant: str) -> TenantIndex:
+        index = self._indexes.get(tenant)
+        if index is None:
+            with self._lock:
+                index = self._indexes.setdefault(tenant, TenantIndex(tenant))
+        return index
+
+    def _feed(self, index: TenantIndex, changes: Changes) -> None:
+        """Apply changes and load the vectors of the rows they brought, for every generation in use."""
+        before = index.rows
+        known = index.current_generation()
+        index.apply(changes)
+        generation = index.current_generation()
+        if generation is None:
+            return
+        if known is None or known.number != generation.number:
+            self.load_generation(index, generation.number)
+        else:
+            index.add_vectors(self.store.vectors(index.tenant, generation.number, before, index.rows))
+        for number in list(index.vectors):
+            if number != generation.number:
+                del index.vectors[number]
+
+    def load_generation(self, index: TenantIndex, number: int) -> None:
+        """Bring all vectors of a generation into the view (the current one is kept up by itself)."""
+        with index.lock:
+            index.vectors.pop(number, None)
+            index.add_vectors(self.store.vectors(index.tenant, number, 0, index.rows))
+
+    def _rebuilt(self, index: TenantIndex) -> TenantIndex:
+        """After an erasure the view is made anew from the rows, so that nothing erased stays in RAM."""
+        if not index.needs_rebuild:
+            return index
+        fresh = TenantIndex(index.tenant)
+        self._feed(fresh, self.store.changes(index.tenant, 0))
+        fresh.needs_rebuild = False
+        with self._lock:
+            self._indexes[index.tenant] = fresh
+        return fresh
+
+    def check_embedder(self, index: TenantIndex) -> Generation | None:
+        """The current generation, after making sure that this vault's embedder made it."""
+        generation = index.current_generation()
+        if generation is None or self.embedder is None:
+            return generation
+        if generation.fingerprint != self.embedder.fingerprint:
+            raise EmbedderMismatch(
+                f"the vectors of this store were made by {generation.fingerprint}, this handle uses "
+                f"{self.embedder.fingerprint}; open it with the first, or run `twofold reembed`"
+            )
+        return generation
+
+    # -- access events -----------------------------------------------------------------------------
+
+    def note_access(self, tenant: str, ordinals: Sequence[int], at: int) -> None:
+        """Remember what a recall returned; committed at the next write, at `flush`, or when 256 wait."""
+        with self._lock:
+            waiting = self._accesses.setdefault(tenant, [])
+            waiting.extend((int(o), at) for o in ordinals)
+            full = len(waiting) >= ACCESS_BUFFER
+        if full:
+            self.flush(tenant)
+
+    def take_accesses(self, tenant: str) -> list[tuple[int, int]]:
+        with self._lock:
+            return self._accesses.pop(tenant, [])
+
+    def give_back(self, tenant: str, accesses: list[tuple[int, int]]) -> None:
+        if accesses:
+            with self._lock:
+                self._accesses[tenant] = accesses + self._accesses.get(tenant, [])
+
+    def flush(self, tenant: str) -> None:
+        """Commit the access events that are waiting."""
+        if self._accesses.get(tenant):
+            with self.write(Principal(tenant, "twofold")):
+                pass
+
+    def flush_all(self) -> None:
+        for tenant in list(self._accesses):
+            self.flush(tenant)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self, principal: Principal) -> Iterator[Writer]:
+        """One transaction: what the writer is given in the block is committed together, or not at all."""
+        tenant = principal.tenant
+        accesses = self.take_accesses(tenant)
+        try:
+            with self.store.transaction(tenant) as tx:
+                index = self._index(tenant)
+                with index.lock:
+                    if index.seq < tx.head.seq:
+                        self._feed(index, tx.changes(index.seq))
+                index = self._rebuilt(index)
+                writer = Writer(self, principal, tx, index)
+                if accesses:
+                    writer.event(
+                        Kind.ACCESS,
+                        payload={"o": [o for o, _ in accesses], "t": [t for _, t in accesses]},
+                    )
+                yield writer
+                head = tx.apply(writer.batch) if writer.batch.events else tx.head
+        except BaseException:
+            self.give_back(tenant, accesses)
+            raise
+        self._after_commit(index, writer, head)
+
+    def _after_commit(self, index: TenantIndex, writer: Writer, head: Head) -> None:
+        batch = writer.batch
+        if not batch.events:
+            return
+        with index.lock:
+            if index.seq == batch.events[0].seq - 1 and not batch.erase_rows and not batch.generations:
+                changes = Changes(head, batch.events, [index_row(r) for r in batch.rows], index.generations, [])
+                index.apply(changes)
+                for vectors in batch.vectors:
+                    index.add_vectors(vectors)
+                return
+        self.index(index.tenant)
+
+    def close(self) -> None:
+        """Flush what waits and release the store."""
+        self.flush_all()
+        self.store.close()
+        self._indexes.clear()
+
+
+class Writer:
+    """Collects one commit: assigns sequence numbers, ordinals, times and hashes in the order of calls."""
+
+    def __init__(self, vault: Vault, principal: Principal, tx: Transaction, index: TenantIndex) -> None:
+        self.vault = vault
+        self.principal = principal
+        self.index = index
+        self.batch = Batch()
+        self._tx = tx
+        self._head = tx.head
+        self._hash = tx.head.hash
+        self._seq = tx.head.seq
+        self._rows = tx.head.rows
+        self._recorded = tx.head.recorded_at
+        self.writes = 0
+
+    def now(self) -> int:
+        """The recording time of the next event: the clock's, never before an earlier event's."""
+        self._recorded = max(self._recorded, self.vault.now())
+        return self._recorded
+
+    @property
+    def next_seq(self) -> int:
+        return self._seq + 1
+
+    @property
+    def next_ordinal(self) -> int:
+        return self._rows
+
+    def event(
+        self,
+        kind: Kind,
+        *,
+        at: int | None = None,
+        namespace: str | None = None,
+        ordinal: int | None = None,
+        payload: Any = None,
+    ) -> Event:
+        """Append an event that adds no row."""
+        return self._append(kind, at, namespace, ordinal, payload, None, "", self.vault.entropy(audit.SALT_BYTES))
+
+    def row(self, kind: Kind, row: Row, vectors: Vectors | None, *, payload: Any = None) -> Event:
+        """Append a row (its seq and ordinal must be `next_seq` and `next_ordinal`) with its vectors."""
+        if row.seq != self._seq + 1 or row.ordinal != self._rows:
+            raise InvalidInput(f"row {row.id} was prepared for another place in the log")
+        salt = self.vault.entropy(audit.SALT_BYTES)
+        digest = audit.vector_digest(salt, vectors.data) if vectors is not None and len(vectors) else ""
+        event = self._append(kind, row.recorded_at, row.namespace, row.ordinal, payload, row, digest, salt)
+        self.batch.rows.append(row)
+        if vectors is not None and len(vectors):
+            self.batch.vectors.append(vectors)
+        self._rows += 1
+        return event
+
+    def _append(
+        self,
+        kind: Kind,
+        at: int | None,
+        namespace: str | None,
+        ordinal: int | None,
+        payload: Any,
+        row: Row | None,
+        digest: str,
+        salt: bytes,
+    ) -> Event:
+        at = self.now() if at is None else at
+        event = audit.make_event(
+            self._hash,
+            self._seq + 1,
+            str(kind),
+            at,
+            self.principal.agent_id,
+            self.principal.role_name,
+            salt,
+            namespace=namespace,
+            ordinal=ordinal,
+            payload=payload,
+            row=row,
+            vectors=digest,
+        )
+        self.batch.events.append(event)
+        self._seq, self._hash = event.seq, event.hash
+        return event
+
+    def generation(self) -> Generation:
+        """The generation new vectors belong to; made with the first vectors of a tenant."""
+        embedder = self.vault.embedder
+        assert embedder is not None
+        for g in self.batch.generations:
+            return g
+        current = self.vault.check_embedder(self.index)
+        if current is not None:
+            return current
+        number = 1 + max((g.number for g in self.index.generations), default=0)
+        event = self.event(
+            Kind.GENERATION,
+            payload={"number": number, "fingerprint": embedder.fingerprint, "dimension": embedder.dimension},
+        )
+        generation = Generation(number, embedder.fingerprint, embedder.dimension, event.seq)
+        self.batch.generations.append(generation)
+        return generation
+
+
+def block(generation: int, ordinal: int, spans: Sequence[tuple[int, int]], data: Any) -> Vectors:
+    """The vectors of one memory, one per window."""
+    n = len(spans)
+    return Vectors(
+        generation,
+        np.full(n, ordinal, np.int64),
+        np.arange(n, dtype=np.int64),
+        np.array([s for s, _ in spans], np.int64),
+        np.array([e for _, e in spans], np.int64),
+        np.ascontiguousarray(data, np.float32),
+    )
