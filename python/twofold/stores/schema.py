@@ -58,11 +58,15 @@ def index_rows_of(records: Iterable[Sequence[Any]]) -> list[IndexRow]:
     """Index rows of column values in INDEX_COLUMNS order."""
     rows: list[IndexRow] = []
     new = tuple.__new__  # IndexRow._make checks a length that the column list already fixes
+    seen: dict[str, tuple[str, ...]] = {"": ()}  # the same tags come again and again
     for record in records:
         values = list(record)
         for at in _INDEX_LISTS:
             text = values[at]
-            values[at] = tuple(_decode(text)[0]) if text else ()
+            found = seen.get(text)
+            if found is None:
+                found = seen[text] = tuple(_decode(text)[0])
+            values[at] = found
         values[_INDEX_PINNED] = values[_INDEX_PINNED] == 1
         values[-1] = values[-1] == 1
         rows.append(new(IndexRow, values))

@@ -47,7 +47,8 @@ def _create_tables(db: sqlite3.Connection) -> None:
     """Format 1.
 
     `memory` and `vector` are rowid tables because their rows are too large to sit in the nodes of a key tree;
-    the others are key trees. `memory.erased` is the seq at which the row was erased.
+    the others are key trees. The long columns of `memory` come last, so that reading the others never follows
+    overflow pages. `memory.erased` is the seq at which the row was erased.
     """
     for statement in (
         """CREATE TABLE head (
@@ -62,13 +63,13 @@ def _create_tables(db: sqlite3.Connection) -> None:
         ) STRICT, WITHOUT ROWID""",
         """CREATE TABLE memory (
             tenant TEXT NOT NULL, ordinal INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL,
-            version INTEGER NOT NULL, namespace TEXT NOT NULL, content TEXT NOT NULL, memory_type TEXT NOT NULL,
-            tags TEXT NOT NULL, entities TEXT NOT NULL, key TEXT, frame TEXT, confidence REAL NOT NULL,
-            pinned INTEGER NOT NULL, metadata TEXT NOT NULL, event_at INTEGER, speaker TEXT,
-            visibility TEXT NOT NULL, source_id TEXT, content_hash TEXT NOT NULL, recorded_at INTEGER NOT NULL,
-            agent_id TEXT NOT NULL, agent_role TEXT NOT NULL, session_id TEXT, derived_from TEXT NOT NULL,
-            valid_from INTEGER NOT NULL, tokens INTEGER NOT NULL, lexemes TEXT NOT NULL, generation INTEGER,
-            erased INTEGER, PRIMARY KEY (tenant, ordinal)
+            version INTEGER NOT NULL, namespace TEXT NOT NULL, memory_type TEXT NOT NULL, key TEXT, frame TEXT,
+            confidence REAL NOT NULL, pinned INTEGER NOT NULL, event_at INTEGER, speaker TEXT,
+            visibility TEXT NOT NULL, content_hash TEXT NOT NULL, recorded_at INTEGER NOT NULL,
+            agent_id TEXT NOT NULL, agent_role TEXT NOT NULL, session_id TEXT, valid_from INTEGER NOT NULL,
+            tokens INTEGER NOT NULL, generation INTEGER, erased INTEGER, source_id TEXT, tags TEXT NOT NULL,
+            entities TEXT NOT NULL, derived_from TEXT NOT NULL, metadata TEXT NOT NULL, lexemes TEXT NOT NULL,
+            content TEXT NOT NULL, PRIMARY KEY (tenant, ordinal)
         ) STRICT""",
         "CREATE INDEX memory_erased ON memory (tenant, erased) WHERE erased IS NOT NULL",
         """CREATE TABLE vector (
