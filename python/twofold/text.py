@@ -375,6 +375,7 @@ class TagMatcher:
 
     _MAX_UNITS = 8  # words (or CJK characters) of a query joined to meet a tag
     _MAX_FUZZY = 32  # letters beyond which no misspelling is looked for
+    _MAX_PREFIXED = 64  # a word that begins more tags than this names none of them
 
     def __init__(self, tags: Iterable[str] = ()) -> None:
         self._tags: dict[str, list[str]] = {}  # key -> tags with that key, sorted
@@ -427,11 +428,11 @@ class TagMatcher:
             keep(key, 0.9)
         for key in self._one_edit_away(word):
             keep(key, 0.8)
-        at = bisect_left(self._keys, word)
-        while at < len(self._keys) and self._keys[at].startswith(word):
-            key = self._keys[at]
-            keep(key, 0.5 + 0.3 * len(word) / len(key))
-            at += 1
+        first = bisect_left(self._keys, word)
+        last = bisect_left(self._keys, word + "\U0010ffff", first)
+        if last - first <= self._MAX_PREFIXED:
+            for key in self._keys[first:last]:
+                keep(key, 0.5 + 0.3 * len(word) / len(key))
 
     def _one_edit_away(self, word: str) -> list[str]:
         if not 5 <= len(word) <= self._MAX_FUZZY:
