@@ -1,4 +1,4 @@
-"""The compiled core: whole-array functions. Wrong dtypes or strides are a TypeError, wrong values a ValueError."""
+"""The compiled core: whole-array functions. Wrong dtypes raise TypeError, wrong values ValueError."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final, overload
