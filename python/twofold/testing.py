@@ -13,6 +13,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from twofold import audit
@@ -86,8 +88,8 @@ def sample_batch(
 ) -> Batch:
     """Rows of these contents that continue `head`, with their events and `parts` vectors each.
 
-    `generation`: the embedding generation, registered as current when `head` is a tenant's beginning; None for
-    rows without vectors. `fields` replace fields of every row, by a value or by a function of its content.
+    `generation`: the embedding generation, registered as current when `head` is a tenant's beginning; None
+    for rows without vectors. `fields` replace fields of every row, by a value or by a function of the content.
     """
     batch = Batch()
     for content in contents:
@@ -120,6 +122,7 @@ def sample_batch(
             derived_from=(),
             valid_from=at,
             tokens=len(content),
+            traits=len(content) % 2,
             lexemes=json.dumps({content: 1}, ensure_ascii=False),
             generation=generation,
         )
@@ -156,7 +159,7 @@ def sample_erasure(head: Head, rows: Sequence[Row]) -> Batch:
     return Batch(events=[event], erase_rows=ordinals, erase_events=[row.seq for row in rows])
 
 
-def sample_vectors(content: str, parts: int = 1) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+def sample_vectors(content: str, parts: int = 1) -> npt.NDArray[np.float32]:
     """Unit vectors of a text: the same for the same text, float32 (parts, DIMENSION)."""
     data = np.empty((parts, DIMENSION), dtype=np.float32)
     for part in range(parts):
@@ -166,13 +169,15 @@ def sample_vectors(content: str, parts: int = 1) -> np.ndarray[tuple[int, int], 
     return data
 
 
+def _digest(salt: bytes, data: npt.NDArray[np.float32]) -> str:
+    return audit.vector_digest(salt, data)
+
+
 def _salt(seq: int) -> bytes:
     return audit.commitment(b"", f"salt {seq}")[: audit.SALT_BYTES]
 
 
-def _windows(
-    generation: int, ordinal: int, data: np.ndarray[Any, np.dtype[np.float32]], stop: int
-) -> Vectors:
+def _windows(generation: int, ordinal: int, data: npt.NDArray[np.float32], stop: int) -> Vectors:
     n = len(data)
     return Vectors(
         generation,
@@ -182,6 +187,11 @@ def _windows(
         np.full(n, stop, dtype=np.int64),
         data,
     )
+
+
+def _joined(vectors: Sequence[Vectors]) -> Vectors:
+    whole = {name: np.concatenate([getattr(one, name) for one in vectors]) for name in _VECTOR_FIELDS}
+    return Vectors(vectors[0].generation, **whole)
 
 
 # Looking
@@ -222,7 +232,7 @@ def assert_sound(store: Store, tenant: str) -> None:
     for seq, event in enumerate(events, 1):
         assert audit.broken_link(previous, seq, event) is None
         previous = event.hash
-    assert all(a.at <= b.at for a, b in zip(events, events[1:], strict=False))
+    assert all(a.at <= b.at for a, b in itertools.pairwise(events))
     if events:
         assert (head.recorded_at, head.hash) == (events[-1].at, events[-1].hash)
     assert [row.ordinal for row in rows] == list(range(head.rows))
@@ -251,7 +261,7 @@ def assert_sound(store: Store, tenant: str) -> None:
                 assert row.ordinal in have[row.generation], f"row {row.ordinal} has no vector"
                 data = store.vectors_of(tenant, row.generation, [row.ordinal]).data
                 broken = audit.broken_commitment(
-                    events[row.seq - 1], row, lambda salt, data=data: audit.vector_digest(salt, data)
+                    events[row.seq - 1], row, functools.partial(_digest, data=data)
                 )
             else:  # a dropped generation took with it what the entry committed to
                 continue
@@ -266,7 +276,7 @@ class Fault(Exception):
 
 
 class FaultyStore:
-    """A store that raises Fault at its `fail_at`-th point, and from then on at every one, as a dead disk would.
+    """A store that raises Fault at its `fail_at`-th point and at every one after it, as a dead disk would.
 
     Points are the calls of the protocol's methods and, in a transaction, its beginning, before and after
     each `apply`, before the commit, and after it (committed, but the caller never hears of it).
@@ -369,7 +379,7 @@ def _in_transaction(store: Store, tenant: str) -> Any:
 
 
 def _write_pending(store: Store, tenant: str) -> Any:
-    """Add a vector of the pending generation 2 and report that generation's vectors, as this tenant sees them."""
+    """Add a vector of the pending generation 2, and report the vectors of that generation."""
     with contextlib.suppress(StoreError):  # a tenant without that generation is refused
         store.write_vectors(tenant, _windows(2, 1, sample_vectors("pending"), 1))
     return _vectors_or_none(store, tenant, 2)
@@ -422,7 +432,7 @@ def fill_owner(store: Store) -> None:
 
 
 def assert_isolated(store: Store, method: str, fresh: Any, pristine: Any) -> None:
-    """Assert that `method` shows the stranger what it showed before the owner came, and leaves the owner's data.
+    """Assert that `method` shows the stranger what it did before the owner came, and spares the owner's data.
 
     `fresh`: what the probe gave for the stranger on an empty store. `pristine`: `look` at the owner before.
     """
@@ -438,12 +448,20 @@ def look(store: Store, method: str) -> Any:
     return store.events(OWNER) if method == "check" else snapshot(store, OWNER)
 
 
+def _of_owner(probe: Callable[[Store, str], Any], store: Store) -> Any:
+    return probe(store, OWNER)
+
+
 # How each method is called on a store that is closed; where a probe would not show the refusal.
 CALLS: Final[Mapping[str, Callable[[Store], Any]]] = {
-    **{name: (lambda store, probe=probe: probe(store, OWNER)) for name, probe in PROBES.items()},
+    **{name: functools.partial(_of_owner, probe) for name, probe in PROBES.items()},
     "write_vectors": lambda store: store.write_vectors(OWNER, _windows(2, 1, sample_vectors("late"), 1)),
     "scrub": lambda store: store.scrub(),
 }
+
+
+def _backup(destination: Path) -> Callable[[Store], Any]:
+    return lambda store: store.backup(destination)
 
 
 # Histories and processes
@@ -462,7 +480,10 @@ def log(store: Store, kind: str) -> None:
 
 
 def history(store: Store, tenant: str = "faults") -> None:
-    """Something of everything, in transactions after which 2, then 5 more rows are there, and one is erased."""
+    """Something of everything: two rows, then three more, of which the first is erased at last.
+
+    May be repeated on what an interrupted one left.
+    """
     with store.transaction(tenant) as tx:
         tx.apply(sample_batch(tx.head, ["one", "two"], parts=2))
     with store.transaction(tenant) as tx:
@@ -511,8 +532,9 @@ def end(*processes: subprocess.Popen[str]) -> None:
 
 
 def kill_while_writing(process: subprocess.Popen[str], number: int) -> tuple[set[str], str | None]:
-    """Kill a `churn` process: in even rounds right after it announced to be inside a transaction, in odd ones
-    after a while. Returns the batches it was acknowledged, and the one it was inside of at the end.
+    """Kill a `churn` process, in even rounds right after it announced to be inside a transaction.
+
+    Returns the batches it was acknowledged, and the one it was inside of at the end.
     """
     assert process.stdout is not None
     assert process.stderr is not None
@@ -581,8 +603,8 @@ def _say(*words: str) -> None:
     sys.stdout.flush()
 
 
-# Batches that must be refused, by what is wrong with them. Each is built on the head of a tenant with at least
-# one row of generation 1, the receipt "kept", and an erased row or none.
+# Batches that must be refused, by what is wrong with them. Each is built on the head of a tenant with rows of
+# generation 1 and the receipt "kept".
 
 
 def _broken(change: Callable[[Batch], None], *contents: str) -> Callable[[Head], Batch]:
@@ -699,11 +721,11 @@ CONTRADICTIONS: Final[Mapping[str, Callable[[Head], Batch]]] = {
 
 
 class StoreConformance:
-    """Tests of the store protocol. Subclass it, and say where a store is by `address` (or `open`).
+    """Tests of the store protocol. Subclass it, and say where a store is by `address`.
 
     `persistent`: closing and opening again gives the same data. `processes`: several processes may open one
-    address at a time. `copies`: `backup` makes something that `open_backup` opens. `size_by_tenant`: `size` tells
-    tenants apart. `writers`, `rows_each`, `kills`: the measure of the process tests, larger in those marked
+    address at a time. `copies`: `backup` makes something that `open_backup` opens. `size_by_tenant`: `size`
+    tells tenants apart. `writers`, `rows_each`, `kills`: the measure of the process tests, larger in those marked
     `long`.
     """
 
@@ -919,11 +941,11 @@ class StoreConformance:
         with store.transaction(TENANT) as tx:
             batch = sample_batch(tx.head, [f"text {n}" for n in range(40)], parts=3)
             ordered = [key for one in batch.vectors for key in plain(one)]
+            merged = _joined(batch.vectors)
             order = np.random.default_rng(1).permutation(len(ordered))
-            merged = [
-                np.concatenate([getattr(one, f) for one in batch.vectors])[order] for f in _VECTOR_FIELDS
+            batch.vectors = [
+                dataclasses.replace(merged, **{name: getattr(merged, name)[order] for name in _VECTOR_FIELDS})
             ]
-            batch.vectors = [Vectors(1, *merged)]
             tx.apply(batch)
         assert plain(store.vectors(TENANT, 1)) == ordered
         assert plain(store.vectors(TENANT, 1, 10, 20)) == ordered[30:60]
@@ -962,7 +984,7 @@ class StoreConformance:
 
     def test_every_field_survives(self, store: Store, location: Path) -> None:
         odd = "a\x1fb\tc\n\"quote\" \\ 'x'; DROP TABLE memory; -- %_ 规划器 été e\u0301 \U0001f9e0 \u202e rtl"
-        fields = {
+        fields: dict[str, Any] = {
             "source_id": odd,
             "version": 2**62,
             "namespace": "build/雅",
@@ -984,11 +1006,12 @@ class StoreConformance:
             "derived_from": (odd, "x"),
             "valid_from": -1,
             "tokens": 0,
+            "traits": 3,
             "lexemes": "{}",
         }
         with store.transaction(TENANT) as tx:
-            ids = {"id": lambda content: odd + content[:9]}
-            tx.apply(sample_batch(tx.head, [odd, "", "x" * 1_000_000], **fields, **ids))
+            contents = [odd, "", "x" * 1_000_000]
+            tx.apply(sample_batch(tx.head, contents, id=lambda content: odd + content[:9], **fields))
             payload = {odd: odd}
             tx.apply(Batch(events=[sample_event(tx.head, Kind.FLAG, payload=payload)]))
         store = self.reopened(store, location)
@@ -1132,11 +1155,8 @@ class StoreConformance:
         with store.transaction(TENANT) as tx:
             event = sample_event(tx.head, Kind.MAINTAIN)
             tx.apply(Batch(events=[event], generations=[Generation(2, "next", DIMENSION, None)]))
-        second = np.stack([sample_vectors("1", 2), sample_vectors("2", 2)]).reshape(4, DIMENSION)
-        vectors = Vectors(
-            2,
-            *(np.array(one, dtype=np.int64) for one in ([0, 0, 1, 1], [0, 1, 0, 1], [0] * 4, [9] * 4)),
-            second,
+        vectors = _joined(
+            [_windows(2, 0, sample_vectors("1", 2), 9), _windows(2, 1, sample_vectors("2", 2), 9)]
         )
         for _ in range(2):  # the second time replaces
             store.write_vectors(TENANT, vectors)
@@ -1390,7 +1410,7 @@ class StoreConformance:
 
     # Keeping
 
-    def test_a_backup_is_the_state_of_one_moment(self, store: Store, location: Path, tmp_path: Path) -> None:
+    def test_a_backup_is_the_state_of_one_moment(self, store: Store, tmp_path: Path) -> None:
         if not self.copies:
             with pytest.raises(StoreError):
                 store.backup(tmp_path / "copy")
@@ -1444,7 +1464,7 @@ class StoreConformance:
         fill_owner(store)
         store.close()
         store.close()
-        calls = {**CALLS, "backup": lambda store: store.backup(tmp_path / "copy")}
+        calls: dict[str, Callable[[Store], Any]] = {**CALLS, "backup": _backup(tmp_path / "copy")}
         assert calls.keys() | {"close"} == set(tenant_methods()) | WITHOUT_TENANT
         for name, call in calls.items():
             with pytest.raises(StoreError):

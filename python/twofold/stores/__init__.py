@@ -27,9 +27,9 @@ _ADAPTERS: Final = {
 def open_store(url: str | Path, **options: Any) -> Store:
     """Open the store at an address.
 
-    A path (or sqlite:///path) opens SQLiteStore, ":memory:" or "memory://" MemoryStore, "postgresql://..." the
-    PostgreSQL adapter, any other scheme what an entry point of the group "twofold.stores" registers for it.
-    Options go to the store's constructor, after the address. StoreError when there is no such adapter.
+    A path (or sqlite:///path) opens SQLiteStore, ":memory:" or "memory://" MemoryStore, "postgresql://..."
+    the PostgreSQL adapter, any other scheme what an entry point of the group "twofold.stores" registers for
+    it. Options go to the store's constructor, after the address. StoreError when there is no such adapter.
     """
     if isinstance(url, str) and (url == ":memory:" or url.startswith("memory:")):
         return _make("memory", (), options)
@@ -62,7 +62,8 @@ def _load(scheme: str) -> Any:
             return getattr(importlib.import_module(module), name)
         except ModuleNotFoundError as error:
             raise StoreError(
-                f"{scheme}:// stores need {error.name}, which is not installed; pip install 'twofold[{extra}]'"
+                f"{scheme}:// stores need {error.name}, which is not installed; "
+                f"pip install 'twofold[{extra}]'"
             ) from error
     found = list(metadata.entry_points(group=ENTRY_POINTS, name=scheme))
     if not found:

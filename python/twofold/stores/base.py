@@ -68,7 +68,10 @@ class Store(Protocol):
         ...
 
     def write_vectors(self, tenant: str, vectors: Vectors) -> None:
-        """Add vectors of a generation that is not current yet (re-embedding). Idempotent per (ordinal, part)."""
+        """Add vectors of a generation that is not current yet (re-embedding). Idempotent per (ordinal, part).
+
+        Vectors of erased rows are left out: whoever embeds may have read them before they were erased.
+        """
         ...
 
     def events(self, tenant: str, after: int = 0, limit: int | None = None) -> list[Event]:

@@ -170,8 +170,8 @@ class _Writing:
             raise StoreError("this thread is inside a transaction of this store already; they do not nest")
         if not lock.acquire(self._store._timeout):
             raise StoreBusy(
-                f"tenant {self._tenant!r} is locked by another thread for more than {self._store._timeout:g} s; "
-                "try again, or open the store with a longer timeout"
+                f"tenant {self._tenant!r} is locked by another thread for more than "
+                f"{self._store._timeout:g} s; try again, or open the store with a longer timeout"
             )
         self._lock = lock
         try:
@@ -299,7 +299,7 @@ def _apply(state: _Tenant, batch: Batch) -> Head:
 
 
 def _refuse_unstorable(record: Iterable[object]) -> None:
-    """What no database holds is refused here too, so that a test on this store proves something about others."""
+    """Refuse what no database holds, so that a test on this store proves something about others."""
     for value in record:
         if isinstance(value, str):
             try:
@@ -331,4 +331,5 @@ def _vectors(generation: Generation, spans: _Spans, wanted: Iterable[tuple[int, 
     data = np.empty((len(keys), generation.dimension), dtype=np.float32)
     for at, key in enumerate(keys):
         data[at] = spans[key][2]
-    return Vectors(generation.number, *(np.ascontiguousarray(table[:, one]) for one in range(4)), data)
+    ordinals, parts, starts, stops = (np.ascontiguousarray(column) for column in table.T)
+    return Vectors(generation.number, ordinals, parts, starts, stops, data)

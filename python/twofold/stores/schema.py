@@ -95,6 +95,7 @@ BLANK: Final[dict[str, Any]] = {
     "session_id": None,
     "derived_from": (),
     "tokens": 0,
+    "traits": 0,
     "lexemes": "{}",
     "generation": None,
 }

@@ -33,9 +33,9 @@ NETWORK_FS_VARIABLE: Final = "TWOFOLD_ALLOW_NETWORK_FS"
 
 # POSIX locks and shared memory, which WAL needs, are not reliable between the clients of these.
 _NETWORK_FS: Final = frozenset(
-    "9p afs beegfs ceph cifs coda davfs fuse.cephfs fuse.davfs fuse.davfs2 fuse.gcsfuse fuse.glusterfs fuse.gvfsd-fuse "
-    "fuse.rclone fuse.s3fs fuse.smbnetfs fuse.sshfs glusterfs gpfs lustre ncpfs nfs nfs4 orangefs smb2 smb3 "
-    "smbfs".split()
+    "9p afs beegfs ceph cifs coda davfs fuse.cephfs fuse.davfs fuse.davfs2 fuse.gcsfuse fuse.glusterfs "
+    "fuse.gvfsd-fuse fuse.rclone fuse.s3fs fuse.smbnetfs fuse.sshfs glusterfs gpfs lustre ncpfs nfs nfs4 "
+    "orangefs smb2 smb3 smbfs".split()
 )
 _SUFFIXES: Final = frozenset((".db", ".sqlite", ".sqlite3"))
 _ARITIES: Final = (1, 4, 12, 24, 64, 256)  # few statement shapes, so that prepared statements are reused
@@ -63,23 +63,24 @@ def _create_tables(db: sqlite3.Connection) -> None:
         ) STRICT, WITHOUT ROWID""",
         """CREATE TABLE memory (
             tenant TEXT NOT NULL, ordinal INTEGER NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL,
-            version INTEGER NOT NULL, namespace TEXT NOT NULL, memory_type TEXT NOT NULL, key TEXT, frame TEXT,
-            confidence REAL NOT NULL, pinned INTEGER NOT NULL, event_at INTEGER, speaker TEXT,
+            version INTEGER NOT NULL, namespace TEXT NOT NULL, memory_type TEXT NOT NULL, key TEXT,
+            frame TEXT, confidence REAL NOT NULL, pinned INTEGER NOT NULL, event_at INTEGER, speaker TEXT,
             visibility TEXT NOT NULL, content_hash TEXT NOT NULL, recorded_at INTEGER NOT NULL,
             agent_id TEXT NOT NULL, agent_role TEXT NOT NULL, session_id TEXT, valid_from INTEGER NOT NULL,
-            tokens INTEGER NOT NULL, generation INTEGER, erased INTEGER, source_id TEXT, tags TEXT NOT NULL,
-            entities TEXT NOT NULL, derived_from TEXT NOT NULL, metadata TEXT NOT NULL, lexemes TEXT NOT NULL,
+            tokens INTEGER NOT NULL, traits INTEGER NOT NULL, generation INTEGER, erased INTEGER,
+           
+            source_id TEXT, tags TEXT NOT NULL, entities TEXT NOT NULL, derived_from TEXT NOT NULL, metadata TEXT NOT NULL, lexemes TEXT NOT NULL,
             content TEXT NOT NULL, PRIMARY KEY (tenant, ordinal)
         ) STRICT""",
         "CREATE INDEX memory_erased ON memory (tenant, erased) WHERE erased IS NOT NULL",
         """CREATE TABLE vector (
-            tenant TEXT NOT NULL, generation INTEGER NOT NULL, ordinal INTEGER NOT NULL, part INTEGER NOT NULL,
-            start INTEGER NOT NULL, stop INTEGER NOT NULL, data BLOB NOT NULL,
+            tenant TEXT NOT NULL, generation INTEGER NOT NULL, ordinal INTEGER NOT NULL,
+            part INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, data BLOB NOT NULL,
             PRIMARY KEY (tenant, generation, ordinal, part)
         ) STRICT""",
         """CREATE TABLE generation (
-            tenant TEXT NOT NULL, number INTEGER NOT NULL, fingerprint TEXT NOT NULL, dimension INTEGER NOT NULL,
-            seq INTEGER, PRIMARY KEY (tenant, number)
+            tenant TEXT NOT NULL, number INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+            dimension INTEGER NOT NULL, seq INTEGER, PRIMARY KEY (tenant, number)
         ) STRICT, WITHOUT ROWID""",
         """CREATE TABLE receipt (
             tenant TEXT NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL,
@@ -120,7 +121,10 @@ _ROWS = {
     n: f"SELECT {_columns(schema.ROW_COLUMNS)} FROM memory WHERE tenant = ? AND ordinal IN ({_marks(n)})"
     for n in _ARITIES
 }
-_PUT_ROW = f"INSERT INTO memory (tenant, {', '.join(schema.ROW_COLUMNS)}) VALUES ({_marks(1 + len(schema.ROW_COLUMNS))})"
+_PUT_ROW = (
+    f"INSERT INTO memory (tenant, {', '.join(schema.ROW_COLUMNS)}) "
+    f"VALUES ({_marks(1 + len(schema.ROW_COLUMNS))})"
+)
 _ERASED_SINCE = "SELECT ordinal FROM memory WHERE tenant = ? AND erased > ? ORDER BY ordinal"
 _ERASED = {
     n: f"SELECT ordinal FROM memory WHERE tenant = ? AND ordinal IN ({_marks(n)}) AND erased IS NOT NULL"
@@ -136,15 +140,15 @@ _ERASE_EVENT = "UPDATE event SET payload = '', salt = x'' WHERE tenant = ? AND s
 _ERASE_RECEIPT = "UPDATE receipt SET body = ? WHERE tenant = ? AND id = ?"
 _VECTOR_COLUMNS = "ordinal, part, start, stop, data"
 _VECTORS = (
-    f"SELECT {_VECTOR_COLUMNS} FROM vector WHERE tenant = ? AND generation = ? AND ordinal >= ? AND ordinal < ? "
-    "ORDER BY ordinal, part"
+    f"SELECT {_VECTOR_COLUMNS} FROM vector WHERE tenant = ? AND generation = ? "
+    "AND ordinal >= ? AND ordinal < ? ORDER BY ordinal, part"
 )
 _COUNT_VECTORS = (
     "SELECT count(*) FROM vector WHERE tenant = ? AND generation = ? AND ordinal >= ? AND ordinal < ?"
 )
 _VECTORS_OF = {
-    n: f"SELECT {_VECTOR_COLUMNS} FROM vector WHERE tenant = ? AND generation = ? AND ordinal IN ({_marks(n)}) "
-    "ORDER BY ordinal, part"
+    n: f"SELECT {_VECTOR_COLUMNS} FROM vector WHERE tenant = ? AND generation = ? "
+    f"AND ordinal IN ({_marks(n)}) ORDER BY ordinal, part"
     for n in _ARITIES
 }
 _PUT_VECTOR = (
@@ -153,8 +157,8 @@ _PUT_VECTOR = (
 )
 _DROP_VECTORS = "DELETE FROM vector WHERE tenant = ? AND generation = ?"
 _GENERATIONS = "SELECT number, fingerprint, dimension, seq FROM generation WHERE tenant = ? ORDER BY number"
-_PUT_GENERATION = """INSERT INTO generation (tenant, number, fingerprint, dimension, seq) VALUES (?, ?, ?, ?, ?)
-    ON CONFLICT (tenant, number) DO UPDATE SET seq = excluded.seq"""
+_PUT_GENERATION = """INSERT INTO generation (tenant, number, fingerprint, dimension, seq)
+    VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant, number) DO UPDATE SET seq = excluded.seq"""
 _DROP_GENERATION = "DELETE FROM generation WHERE tenant = ? AND number = ?"
 _RECEIPT = "SELECT body FROM receipt WHERE tenant = ? AND id = ?"
 _RECEIPTS = "SELECT id, seq FROM receipt WHERE tenant = ? ORDER BY seq, id"
@@ -165,9 +169,10 @@ class SQLiteStore:
     """A store in one SQLite file.
 
     `path` is a folder (the file is `<folder>/twofold.db`) or a file ending in .db, .sqlite or .sqlite3.
-    `timeout`: seconds to wait for other writers before StoreBusy. `synchronous`: "NORMAL" survives the death of
-    the process, "FULL" also a power cut. `wal_limit`: bytes of write-ahead log above which a commit shortens
-    it. `allow_network_fs`: open on a network file system all the same (default: TWOFOLD_ALLOW_NETWORK_FS=1).
+    `timeout`: seconds to wait for other writers before StoreBusy. `synchronous`: "NORMAL" survives the death
+    of the process, "FULL" also a power cut. `wal_limit`: bytes of write-ahead log above which a commit
+    shortens it. `allow_network_fs`: open on a network file system all the same (default:
+    TWOFOLD_ALLOW_NETWORK_FS=1).
     Raises StoreError, StoreBusy, StoreCorrupt or StoreTooNew.
     """
 
@@ -396,7 +401,7 @@ class SQLiteStore:
 
     @contextlib.contextmanager
     def _snapshot(self, doing: str, *, single: bool = False) -> Iterator[sqlite3.Connection]:
-        """A reader inside one read transaction (`single`: the caller reads by one statement, which is its own)."""
+        """A reader inside one read transaction. `single`: the caller's one statement is its own snapshot."""
         db = self._take()
         try:
             if not single:
@@ -455,8 +460,8 @@ class SQLiteStore:
     def _retry(self, action: Callable[[], object], doing: str) -> None:
         """Repeat an action that finds the file locked.
 
-        SQLite's own handler backs off to 100 ms and so lets newcomers overtake; here whoever has waited longer
-        polls more often.
+        SQLite's own handler backs off to 100 ms and so lets newcomers overtake; here whoever has waited
+        longer polls more often.
         """
         start, pause = monotonic(), 0.0002
         while True:
@@ -478,8 +483,8 @@ class SQLiteStore:
         while db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]:
             if monotonic() - start >= self._timeout:
                 raise StoreBusy(
-                    f"{self.url}: another connection has been reading an older state for {self._timeout:g} s, so the "
-                    "write-ahead log cannot be emptied; end that reader and scrub again"
+                    f"{self.url}: another connection has been reading an older state for "
+                    f"{self._timeout:g} s, so the write-ahead log cannot be emptied; end it and scrub again"
                 )
             time.sleep(0.002)
 
@@ -490,8 +495,8 @@ class SQLiteStore:
                 return
         except FileNotFoundError:
             return
-        # Waits briefly for readers to move on. The commit stands whatever happens here: what a checkpoint cannot
-        # do now is tried again after the next commit, and a failing disk fails that commit itself.
+        # Waits briefly for readers to move on. The commit stands whatever happens here: what a checkpoint
+        # cannot do now is tried again after the next commit, and a failing disk fails that commit itself.
         with contextlib.suppress(sqlite3.OperationalError):
             db.execute("PRAGMA busy_timeout = 200")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -512,8 +517,8 @@ class SQLiteStore:
             raise StoreError(f"{self.url} was closed; open it again")
         if self._usable_pid != os.getpid():
             raise StoreError(
-                f"{self.url} was in use in another thread or transaction when this process was forked, and SQLite "
-                "connections do not survive that; open the store again after the fork, or use spawn"
+                f"{self.url} was in use in another thread or transaction when this process was forked, and "
+                "SQLite connections do not survive that; open the store in the child instead, or use spawn"
             )
 
     def _busy_message(self) -> str:
@@ -701,13 +706,13 @@ def _vectors(generation: int, dimension: int, n: int, records: Any) -> Vectors:
             ) from None
         spans[:, at:end] = (ordinals, parts, starts, stops)
         at = end
-    return Vectors(generation, *spans, data)
+    return Vectors(generation, spans[0], spans[1], spans[2], spans[3], data)
 
 
 def _in_chunks(
     db: sqlite3.Connection, statements: dict[int, str], key: tuple[Any, ...], ordinals: Sequence[int]
 ) -> list[Any]:
-    """Records of many ordinals, by statements of a few fixed sizes (filled up by repeating the last ordinal)."""
+    """Records of many ordinals, by statements of a few fixed sizes, filled up with the last ordinal."""
     records: list[Any] = []
     for at in range(0, len(ordinals), _ARITIES[-1]):
         wanted = [int(ordinal) for ordinal in ordinals[at : at + _ARITIES[-1]]]
@@ -758,7 +763,7 @@ def _row_record(tenant: str, row: Row) -> list[Any]:
 
 def _put_vectors(db: sqlite3.Connection, tenant: str, vectors: Vectors, skip: frozenset[int]) -> None:
     number, width = vectors.generation, vectors.data.shape[1] * 4
-    view = memoryview(vectors.data.astype("<f4", copy=False)).cast("B") if len(vectors) else memoryview(b"")
+    view = memoryview(vectors.data.astype("<f4", copy=False).tobytes())
     spans = zip(
         vectors.ordinals.tolist(),
         vectors.parts.tolist(),
@@ -825,20 +830,23 @@ def _check(db: sqlite3.Connection, tenant: str) -> list[str]:
     if (count, low or 0, -1 if high is None else high) != (head.rows, 0, head.rows - 1):
         problems.append(f"there are {count} rows from {low} to {high}; the head says 0 to {head.rows - 1}")
     for ordinal, seq in db.execute(
-        """SELECT m.ordinal, m.seq FROM memory AS m LEFT JOIN event AS e ON e.tenant = m.tenant AND e.seq = m.seq
+        """SELECT m.ordinal, m.seq FROM memory AS m
+           LEFT JOIN event AS e ON e.tenant = m.tenant AND e.seq = m.seq
            WHERE m.tenant = ? AND (e.ordinal IS NOT m.ordinal OR e.kind NOT IN ('add', 'update')
            OR e.at IS NOT m.recorded_at) LIMIT 20""",
         (tenant,),
     ):
         problems.append(f"row {ordinal} does not agree with event {seq}, which should have added it")
     for seq, ordinal in db.execute(
-        """SELECT e.seq, e.ordinal FROM event AS e LEFT JOIN memory AS m ON m.tenant = e.tenant AND m.ordinal = e.ordinal
+        """SELECT e.seq, e.ordinal FROM event AS e
+           LEFT JOIN memory AS m ON m.tenant = e.tenant AND m.ordinal = e.ordinal
            WHERE e.tenant = ? AND e.kind IN ('add', 'update') AND m.seq IS NOT e.seq LIMIT 20""",
         (tenant,),
     ):
         problems.append(f"event {seq} added row {ordinal}, which is missing or belongs to another event")
     for memory_id, version, copies in db.execute(
-        "SELECT id, version, count(*) FROM memory WHERE tenant = ? GROUP BY id, version HAVING count(*) > 1 LIMIT 20",
+        """SELECT id, version, count(*) FROM memory WHERE tenant = ? GROUP BY id, version
+           HAVING count(*) > 1 LIMIT 20""",
         (tenant,),
     ):
         problems.append(f"memory {memory_id} has {copies} rows of version {version}")
@@ -854,8 +862,9 @@ def _check(db: sqlite3.Connection, tenant: str) -> list[str]:
         problems.append(f"the vector of row {ordinal} in generation {number} belongs to {fault}")
     for ordinal, number in db.execute(
         """SELECT m.ordinal, m.generation FROM memory AS m JOIN generation AS g ON g.tenant = m.tenant
-           AND g.number = m.generation WHERE m.tenant = ? AND m.erased IS NULL AND NOT EXISTS (SELECT 1 FROM vector
-           AS v WHERE v.tenant = m.tenant AND v.generation = m.generation AND v.ordinal = m.ordinal) LIMIT 20""",
+           AND g.number = m.generation WHERE m.tenant = ? AND m.erased IS NULL AND NOT EXISTS (
+             SELECT 1 FROM vector AS v WHERE v.tenant = m.tenant AND v.generation = m.generation
+             AND v.ordinal = m.ordinal) LIMIT 20""",
         (tenant,),
     ):
         problems.append(f"row {ordinal} has no vector of its generation {number}")
@@ -900,9 +909,9 @@ def prepare_folder(file: Path, *, allow_network_fs: bool) -> None:
         )
         if kind in _NETWORK_FS:
             raise StoreError(
-                f"{file.parent} is on a network file system ({kind}), where SQLite's locks are not reliable and "
-                f"processes would corrupt the store; use a local folder or a server store (postgresql://...), or "
-                f"set {NETWORK_FS_VARIABLE}=1 if only one machine ever opens it"
+                f"{file.parent} is on a network file system ({kind}), where SQLite's locks are not reliable "
+                f"and processes would corrupt the store; use a local folder or a server store "
+                f"(postgresql://...), or set {NETWORK_FS_VARIABLE}=1 if only one machine ever opens it"
             )
 
 
@@ -992,7 +1001,8 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
         return 0
     if version > len(MIGRATIONS):
         raise StoreTooNew(
-            f"{path} has format {version}; this Twofold reads up to {len(MIGRATIONS)}: upgrade it (pip install -U twofold)"
+            f"{path} has format {version}; this Twofold reads up to {len(MIGRATIONS)}: "
+            "upgrade it (pip install -U twofold)"
         )
     return version
 
@@ -1003,10 +1013,10 @@ def _primary(error: Exception) -> int:
     return code & 0xFF
 
 
-# Forks. SQLite keeps its file locks in process-wide tables that a child would inherit without holding the locks,
-# so that even a connection of the child's own would run unprotected. Every connection is therefore closed before
-# a fork and opened again after it, on both sides. What cannot be closed (this thread is inside a transaction, or
-# other threads do not finish in time) makes the store unusable in the child.
+# Forks. SQLite keeps its file locks in process-wide tables that a child would inherit without holding the
+# locks, so that even a connection of the child's own would run unprotected. Every connection is therefore
+# closed before a fork and opened again after it, on both sides. What cannot be closed (this thread is inside
+# a transaction, or other threads do not finish in time) makes the store unusable in the child.
 
 _LIVE: Final[weakref.WeakSet[SQLiteStore]] = weakref.WeakSet()
 _HELD: Final[list[SQLiteStore]] = []
