@@ -89,7 +89,7 @@ def sample_batch(
     """Rows of these contents that continue `head`, with their events and `parts` vectors each.
 
     `generation`: the embedding generation, registered as current when `head` is a tenant's beginning; None
-    for rows without vectors. `fields` replace fields of every row, by a value or by a function of the content.
+    for rows without vectors. `fields` replace fields of every row, by a value or a function of its content.
     """
     batch = Batch()
     for content in contents:
@@ -725,8 +725,8 @@ class StoreConformance:
 
     `persistent`: closing and opening again gives the same data. `processes`: several processes may open one
     address at a time. `copies`: `backup` makes something that `open_backup` opens. `size_by_tenant`: `size`
-    tells tenants apart. `writers`, `rows_each`, `kills`: the measure of the process tests, larger in those marked
-    `long`.
+    tells tenants apart. `writers`, `rows_each`, `kills`: the measure of the process tests, larger in those
+    marked `long`.
     """
 
     persistent: ClassVar[bool] = True

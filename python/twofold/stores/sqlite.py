@@ -68,8 +68,8 @@ def _create_tables(db: sqlite3.Connection) -> None:
             visibility TEXT NOT NULL, content_hash TEXT NOT NULL, recorded_at INTEGER NOT NULL,
             agent_id TEXT NOT NULL, agent_role TEXT NOT NULL, session_id TEXT, valid_from INTEGER NOT NULL,
             tokens INTEGER NOT NULL, traits INTEGER NOT NULL, generation INTEGER, erased INTEGER,
-           
-            source_id TEXT, tags TEXT NOT NULL, entities TEXT NOT NULL, derived_from TEXT NOT NULL, metadata TEXT NOT NULL, lexemes TEXT NOT NULL,
+            source_id TEXT, tags TEXT NOT NULL, entities TEXT NOT NULL,
+            derived_from TEXT NOT NULL, metadata TEXT NOT NULL, lexemes TEXT NOT NULL,
             content TEXT NOT NULL, PRIMARY KEY (tenant, ordinal)
         ) STRICT""",
         "CREATE INDEX memory_erased ON memory (tenant, erased) WHERE erased IS NOT NULL",
