@@ -23,6 +23,7 @@ namespace {
 
 using kernels::kBlockRows;
 using kernels::kLine;
+using kernels::kTogether;
 
 static_assert(std::endian::native == std::endian::little,
               "code blocks and mask packing assume little endian");
@@ -46,7 +47,7 @@ using Bytes = std::unique_ptr<std::uint8_t, Free>;
 
 Bytes allocate(std::size_t bytes) {
     constexpr std::size_t kHugePage = std::size_t{2} << 20;
-    const bool huge = bytes >= 2 * kHugePage;
+    const bool huge = bytes >= kHugePage / 2;
     const std::size_t alignment = huge ? kHugePage : kLine;
     const std::size_t whole = round_up(bytes, alignment);
     Bytes memory(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, whole)));
@@ -360,8 +361,8 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
     std::size_t chunk = std::min(largest_chunk, std::size_t{8});
 
     std::array<std::uint16_t, kChunkBlocks> valid;
-    std::array<std::uint16_t, kChunkBlocks> hits;
-    std::array<float, kChunkBlocks * kBlockRows> upper;
+    std::array<std::array<std::uint16_t, kChunkBlocks>, kTogether> hits;
+    std::array<std::array<float, kChunkBlocks * kBlockRows>, kTogether> upper;
     std::array<const float*, kChunkBlocks * kGatherRows> gathered;
     std::array<std::uint32_t, kChunkBlocks * kGatherRows> gathered_rows;
     std::array<float, kChunkBlocks * kGatherRows> gathered_scores;
@@ -398,21 +399,43 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
                 const float score = gathered_scores[i];
                 if (score >= query.floor) query.offer({score, score, gathered_rows[i]});
             }
-            if (!dense) continue;
-            const std::uint8_t* blocks = segment.blocks.get() + first * stride;
-            kernel_->scan(query.plan, blocks, count, valid.data(), query.floor, upper.data(), hits.data());
+        }
+        const std::uint8_t* blocks = segment.blocks.get() + first * stride;
+        const auto collect = [&](Query& query, std::size_t slot) {
             for (std::size_t b = 0; b < count; ++b) {
-                if (hits[b] == 0) continue;
+                if (hits[slot][b] == 0) continue;
                 const auto* residuals =
                     reinterpret_cast<const float*>(blocks + b * stride + (groups_ + 1) * kLine);
-                for (unsigned left = hits[b]; left != 0; left &= left - 1) {
+                for (unsigned left = hits[slot][b]; left != 0; left &= left - 1) {
                     const auto lane = static_cast<std::size_t>(std::countr_zero(left));
-                    const float high = upper[b * kBlockRows + lane];
+                    const float high = upper[slot][b * kBlockRows + lane];
                     const float spread = residuals[lane] * query.plan.slope + query.plan.offset;
                     query.offer({high, high - 2.0F * spread,
                                  static_cast<std::uint32_t>(row + b * kBlockRows + lane)});
                 }
             }
+        };
+        std::size_t q = dense ? 0 : queries.size();
+        for (; kernel_->scan_together != nullptr && q + kTogether <= queries.size(); q += kTogether) {
+            std::array<const kernels::ScanQuery*, kTogether> plans;
+            std::array<float, kTogether> floors;
+            std::array<float*, kTogether> uppers;
+            std::array<std::uint16_t*, kTogether> reached;
+            for (std::size_t i = 0; i < kTogether; ++i) {
+                plans[i] = &queries[q + i].plan;
+                floors[i] = queries[q + i].floor;
+                uppers[i] = upper[i].data();
+                reached[i] = hits[i].data();
+            }
+            kernel_->scan_together(plans.data(), blocks, count, valid.data(), floors.data(), uppers.data(),
+                                   reached.data());
+            for (std::size_t i = 0; i < kTogether; ++i) collect(queries[q + i], i);
+        }
+        for (; q < queries.size(); ++q) {
+            Query& query = queries[q];
+            kernel_->scan(query.plan, blocks, count, valid.data(), query.floor, upper[0].data(),
+                          hits[0].data());
+            collect(query, 0);
         }
         row += count * kBlockRows;
         chunk = std::min(largest_chunk, 2 * chunk);

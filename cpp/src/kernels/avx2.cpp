@@ -124,6 +124,6 @@ void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* toke
 
 }  // namespace
 
-const Kernel avx2 = {"avx2", scan, score, dots};
+const Kernel avx2 = {"avx2", scan, nullptr, score, dots};
 
 }  // namespace twofold::kernels

@@ -15,12 +15,27 @@ __m512i add_products(__m512i sum, const std::uint8_t* line, const std::int8_t* q
     return _mm512_dpbusd_epi32(sum, _mm512_xor_si512(_mm512_load_si512(line), bias), broadcast4(query));
 }
 
+__m512 bound(__m512i sums, const std::uint8_t* tail, const ScanQuery& query) {
+    const auto* scales = reinterpret_cast<const float*>(tail);
+    const __m512 factor = _mm512_mul_ps(_mm512_load_ps(scales), _mm512_set1_ps(query.scale));
+    const __m512 estimate = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor);
+    const __m512 residuals = _mm512_load_ps(scales + kBlockRows);
+    const __m512 spread =
+        _mm512_add_ps(_mm512_mul_ps(residuals, _mm512_set1_ps(query.slope)), _mm512_set1_ps(query.offset));
+    return _mm512_add_ps(estimate, spread);
+}
+
+std::uint16_t emit(__m512 bounds, float threshold, std::uint16_t valid, float* upper) {
+    _mm512_storeu_ps(upper, bounds);
+    const __mmask16 reached = _mm512_cmp_ps_mask(bounds, _mm512_set1_ps(threshold), _CMP_GE_OQ);
+    return static_cast<std::uint16_t>(reached & valid);
+}
+
 void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count, const std::uint16_t* valid,
           float threshold, float* upper, std::uint16_t* hits) {
     const std::size_t stride = (query.groups + 2) * kLine;
     const __m512i bias = _mm512_set1_epi8(static_cast<char>(0x80));
     const __m512i start = _mm512_set1_epi32(-128 * query.code_sum);
-    const __m512 level = _mm512_set1_ps(threshold);
     for (std::size_t b = 0; b < count; ++b) {
         hits[b] = 0;
         if (valid[b] == 0) continue;
@@ -36,16 +51,45 @@ void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count,
         }
         for (; g < query.groups; ++g) s0 = add_products(s0, codes + kLine * g, query.codes + 4 * g, bias);
         const __m512i sums = _mm512_add_epi32(_mm512_add_epi32(s0, s1), _mm512_add_epi32(s2, s3));
+        const __m512 bounds = bound(sums, codes + kLine * query.groups, query);
+        hits[b] = emit(bounds, threshold, valid[b], upper + kBlockRows * b);
+    }
+}
 
-        const auto* scales = reinterpret_cast<const float*>(codes + kLine * query.groups);
-        const __m512 factor = _mm512_mul_ps(_mm512_load_ps(scales), _mm512_set1_ps(query.scale));
-        const __m512 estimate = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor);
-        const __m512 residuals = _mm512_load_ps(scales + kBlockRows);
-        const __m512 spread = _mm512_add_ps(_mm512_mul_ps(residuals, _mm512_set1_ps(query.slope)),
-                                            _mm512_set1_ps(query.offset));
-        const __m512 bound = _mm512_add_ps(estimate, spread);
-        _mm512_storeu_ps(upper + kBlockRows * b, bound);
-        hits[b] = static_cast<std::uint16_t>(_mm512_cmp_ps_mask(bound, level, _CMP_GE_OQ) & valid[b]);
+/// One line of codes serves four queries. Two blocks at a time would save more loads but read two streams.
+void scan_together(const ScanQuery* const* queries, const std::uint8_t* blocks, std::size_t count,
+                   const std::uint16_t* valid, const float* thresholds, float* const* upper,
+                   std::uint16_t* const* hits) {
+    const std::size_t groups = queries[0]->groups;
+    const std::size_t stride = (groups + 2) * kLine;
+    const __m512i bias = _mm512_set1_epi8(static_cast<char>(0x80));
+    for (std::size_t b = 0; b < count; ++b) {
+        const std::uint8_t* codes = blocks + b * stride;
+        __m512i even[kTogether], odd[kTogether];
+        for (std::size_t q = 0; q < kTogether; ++q) {
+            even[q] = _mm512_set1_epi32(-128 * queries[q]->code_sum);
+            odd[q] = _mm512_setzero_si512();
+        }
+        const std::size_t end = valid[b] == 0 ? 0 : groups;
+        std::size_t g = 0;
+        for (; g + 2 <= end; g += 2) {
+            const __m512i x = _mm512_xor_si512(_mm512_load_si512(codes + kLine * g), bias);
+            const __m512i y = _mm512_xor_si512(_mm512_load_si512(codes + kLine * g + kLine), bias);
+            for (std::size_t q = 0; q < kTogether; ++q) {
+                even[q] = _mm512_dpbusd_epi32(even[q], x, broadcast4(queries[q]->codes + 4 * g));
+                odd[q] = _mm512_dpbusd_epi32(odd[q], y, broadcast4(queries[q]->codes + 4 * g + 4));
+            }
+        }
+        if (g < end) {
+            const __m512i x = _mm512_xor_si512(_mm512_load_si512(codes + kLine * g), bias);
+            for (std::size_t q = 0; q < kTogether; ++q)
+                even[q] = _mm512_dpbusd_epi32(even[q], x, broadcast4(queries[q]->codes + 4 * g));
+        }
+        for (std::size_t q = 0; q < kTogether; ++q) {
+            const __m512i sums = _mm512_add_epi32(even[q], odd[q]);
+            const __m512 bounds = bound(sums, codes + kLine * groups, *queries[q]);
+            hits[q][b] = emit(bounds, thresholds[q], valid[b], upper[q] + kBlockRows * b);
+        }
     }
 }
 
@@ -103,6 +147,6 @@ void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* toke
 
 }  // namespace
 
-const Kernel avx512 = {"avx512", scan, score, dots};
+const Kernel avx512 = {"avx512", scan, scan_together, score, dots};
 
 }  // namespace twofold::kernels

@@ -64,6 +64,6 @@ void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* toke
 
 }  // namespace
 
-const Kernel generic = {"generic", scan, score, dots};
+const Kernel generic = {"generic", scan, nullptr, score, dots};
 
 }  // namespace twofold::kernels

@@ -16,6 +16,9 @@ constexpr std::size_t kLine = 64;
 /// ... -> 1.
 constexpr std::size_t kLanes = 32;
 
+/// Queries that scan_together takes at once.
+constexpr std::size_t kTogether = 4;
+
 /// One quantised query. The kernel bounds the score of a row from above by
 /// float(dot) * (row_scale * scale) + (row_residual * slope + offset), each operation rounded once.
 struct ScanQuery {
@@ -35,6 +38,11 @@ struct Kernel {
     /// valid[b] whose bound reaches `threshold`. `upper` is left alone for blocks without a valid lane.
     void (*scan)(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count,
                  const std::uint16_t* valid, float threshold, float* upper, std::uint16_t* hits);
+
+    /// The same for kTogether queries in one pass, results by query; nullptr where that gains nothing.
+    void (*scan_together)(const ScanQuery* const* queries, const std::uint8_t* blocks, std::size_t count,
+                          const std::uint16_t* valid, const float* thresholds, float* const* upper,
+                          std::uint16_t* const* hits);
 
     /// Exact scores in the fixed lane layout. `width` is a multiple of 16; query and rows are zero padded to
     /// it.

@@ -89,6 +89,6 @@ void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* toke
 
 }  // namespace
 
-const Kernel neon = {"neon", scan, score, dots};
+const Kernel neon = {"neon", scan, nullptr, score, dots};
 
 }  // namespace twofold::kernels
