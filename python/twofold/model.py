@@ -97,12 +97,15 @@ class Memory:
         return self.valid_to
 
 
+TRAIT_ASKS = 1  # ends with a question mark: the next turn is likely its answer
+
+
 class Row(NamedTuple):
     """One version as it is stored: immutable, closings are events. Instants are microseconds (UTC).
 
     `lexemes` is canonical JSON {term: weighted count}; `metadata` canonical JSON; `frame` is the canonical JSON
-    [entity, attribute, value] of a statement that the supersession rule understood. An erased row keeps its
-    ordinal, seq, id, version, namespace and times, and nothing of its content.
+    [entity, attribute, value] of a statement that the supersession rule understood; `traits` a bit set of what
+    the content is like (TRAIT_*). An erased row keeps its ordinal, seq, id, version, namespace and times, and nothing of its content.
     """
 
     ordinal: int
@@ -131,6 +134,7 @@ class Row(NamedTuple):
     derived_from: tuple[str, ...]
     valid_from: int
     tokens: int
+    traits: int
     lexemes: str
     generation: int | None
     erased: bool = False
@@ -161,6 +165,7 @@ class IndexRow(NamedTuple):
     session_id: str | None
     valid_from: int
     tokens: int
+    traits: int
     lexemes: str
     erased: bool
 

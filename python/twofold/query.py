@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from twofold.index.filters import Filters
 from twofold.retrieve.profile import Profile, profile_of
 from twofold.tokens import TokenCounter, counter
 from twofold.vault import Vault
+
+if TYPE_CHECKING:
+    from twofold.embed.base import Embedder
 
 MAX_QUERY = 20_000  # characters; longer texts are documents, not questions
 MAX_K = 10_000
@@ -32,6 +35,7 @@ class Query:
     text: str
     terms: tuple[str, ...]
     vector: npt.NDArray[np.float32] | None
+    cover: float  # share of the text's letters that the encoder can read, 0..1
     generation: int | None
     k: int
     budget: int | None
@@ -105,6 +109,7 @@ def prepare(
         text=query,
         terms=tuple(text.terms(query, query=True)),
         vector=query_vector,
+        cover=1.0 if vector is not None else cover(query, vault.embedder),
         generation=generation,
         k=whole(k, "k", 1, MAX_K),
         budget=None if budget is None else int(budget),
@@ -134,6 +139,17 @@ def _vector(
     if vault.embedder is None:
         return None, None
     return generation.number, vault.query_cache.embed_query(vault.embedder, query)
+
+
+def cover(query: str, embedder: Embedder | None) -> float:
+    """Share of the letters in scripts that the encoder was trained on; 1 for a multilingual one.
+
+    A channel that cannot read the question must not vote: Chinese asked of an English encoder is noise.
+    """
+    if embedder is None or not getattr(embedder, "latin_only", False):
+        return 1.0
+    letters = [c for c in query if c.isalpha()]
+    return sum(c < "\u0250" for c in letters) / len(letters) if letters else 1.0
 
 
 def unit_vector(given: npt.ArrayLike, dimension: int, name: str) -> npt.NDArray[np.float32]:

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, overload
 
@@ -71,11 +72,16 @@ class Trace:
 class Recall(Sequence[Hit]):
     """The answer to one recall: hits, best first, with a trace and a receipt."""
 
-    def __init__(self, query: Query, hits: list[Hit], trace: Trace, receipt: Receipt) -> None:
+    def __init__(self, query: Query, hits: list[Hit], trace: Callable[[], Trace], receipt: Receipt) -> None:
         self.query = query
         self.hits = hits
-        self.trace = trace
         self.receipt = receipt
+        self._make_trace = trace
+
+    @functools.cached_property
+    def trace(self) -> Trace:
+        """What each layer gave; put together when first asked for."""
+        return self._make_trace()
 
     @overload
     def __getitem__(self, i: int) -> Hit: ...
@@ -146,45 +152,46 @@ def recall_at(
         found["vector"] = vector.search(view, part, eligible, query.vector, profile)
         layers = {name: c for name, c in found.items() if asked(name, profile)}
 
-        # [4] fusion, over exact scores of every candidate
-        ordinals = fuse.union(list(layers.values()))
+        # [4] fusion, over exact scores of every candidate and of the turns around it
+        pooled = fuse.pool(view, eligible, list(layers.values()), profile)
         fused = fuse.fuse(
             view,
-            eligible,
-            ordinals,
+            pooled,
             layers,
-            lexical.scores(view, scope, query.terms, ordinals, profile),
-            vector.scores(view, part, query.vector, ordinals),
-            strength_of(policy, index, view, ordinals, query.now),
-            speakers_named(index, named, query.terms),
+            lexical.scores(view, scope, query.terms, pooled.ordinals, profile),
+            vector.scores(view, part, query.vector, pooled.ordinals, profile),
+            strength_of(policy, index, view, pooled.ordinals[pooled.chosen], query.now),
+            speaker_named(index, query.text),
+            query.cover,
             profile,
         )
 
         # [5] diversity and packing
         best, dropped = pack.diversify(
-            fused.candidates, part, [twin_key(index, o) for o in fused.candidates.ordinals], profile, query.k
+            fused.candidates, part, lambda o: twin_key(index, o), profile, query.k, query.budget is not None
         )
         hits, over, truncated = pack_hits(vault, principal.tenant, view, best, fused, layers, part, query)
 
-    trace = Trace(
-        seq=view.seq,
-        rows=view.rows,
-        in_scope=int(np.count_nonzero(scope)),
-        eligible=int(np.count_nonzero(eligible)),
-        faded=faded,
-        layers={
-            name: [(index.ids.names[index.lineage[o]], s) for o, s in zip(*c, strict=True)]
-            for name, c in ((n, (c.ordinals.tolist(), c.scores.tolist())) for n, c in layers.items())
-        },
-        ran=tuple(n for n in layers if n not in skipped),
-        skipped=skipped,
-        entities=tuple(key for key, _ in named),
-        dropped=[
-            (index.ids.names[index.lineage[a]], index.ids.names[index.lineage[b]]) for a, b in dropped
-        ],
-        over_budget=over,
-        truncated=truncated,
-    )
+    def trace() -> Trace:
+        names, lineage = index.ids.names, index.lineage
+        return Trace(
+            seq=view.seq,
+            rows=view.rows,
+            in_scope=int(np.count_nonzero(scope)),
+            eligible=int(np.count_nonzero(eligible)),
+            faded=faded,
+            layers={
+                name: [(names[lineage[o]], s) for o, s in zip(c.ordinals.tolist(), c.scores.tolist(), strict=True)]
+                for name, c in layers.items()
+            },
+            ran=tuple(n for n in layers if n not in skipped),
+            skipped=skipped,
+            entities=tuple(key for key, _ in named),
+            dropped=[(names[lineage[a]], names[lineage[b]]) for a, b in dropped],
+            over_budget=over,
+            truncated=truncated,
+        )
+
     return Recall(query, hits, trace, make_receipt(principal, view, query, hits, vault, policy))
 
 
@@ -289,15 +296,28 @@ def why_no_vector(vault: Vault, part: VectorPart | None) -> str:
     return "no vectors in this store yet" if part is None else "no query vector"
 
 
-def speakers_named(index: TenantIndex, named: Sequence[tuple[str, int]], terms: Sequence[str]) -> list[int]:
-    """Codes of speakers whose name is among the entities or words of the query."""
-    words = {key for key, _ in named} | set(terms)
-    out = []
+def speaker_named(index: TenantIndex, question: str) -> int:
+    """Code of the speaker whose name stands first in the question ("Ann" and "Ann's" both do); -1 for none."""
+    asked = text.normalize(question)
+    best, found = len(asked), -1
     for code, name in enumerate(index.speakers.names):
-        key = text.normalize(name)
-        if key in words or any(t in words for t in text.terms(name)):
-            out.append(code)
-    return out
+        at = find_name(asked, text.normalize(name))
+        if 0 <= at < best:
+            best, found = at, code
+    return found
+
+
+def find_name(asked: str, name: str) -> int:
+    """Where a name, or its first word, stands as a whole word; -1 when it does not."""
+    for form in dict.fromkeys((name, name.split()[0] if name.split() else name)):
+        start = asked.find(form)
+        while form and start >= 0:
+            before = asked[start - 1 : start]
+            after = asked[start + len(form) : start + len(form) + 1]
+            if not (before.isalnum() and form[0].isascii()) and not (after.isalnum() and form[-1].isascii()):
+                return start
+            start = asked.find(form, start + 1)
+    return -1
 
 
 def twin_key(index: TenantIndex, ordinal: int) -> str:

@@ -54,7 +54,7 @@ EPOCH: Final = 1_767_225_600_000_000  # 2026-01-01 in microseconds: where the sa
 TENANT: Final = "acme"
 
 # Methods that concern the database as a whole; every other one must take the tenant first.
-WITHOUT_TENANT: Final = frozenset({"scrub", "backup", "close"})
+WITHOUT_TENANT: Final = frozenset({"scrub", "residue", "backup", "close"})
 
 
 # Samples
@@ -457,6 +457,7 @@ CALLS: Final[Mapping[str, Callable[[Store], Any]]] = {
     **{name: functools.partial(_of_owner, probe) for name, probe in PROBES.items()},
     "write_vectors": lambda store: store.write_vectors(OWNER, _windows(2, 1, sample_vectors("late"), 1)),
     "scrub": lambda store: store.scrub(),
+    "residue": lambda store: store.residue([b"late"]),
 }
 
 

@@ -31,10 +31,26 @@ _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ACCESS_BUFFER = 256
 
 
-def new_id(us: int, entropy: bytes) -> str:
-    """26 characters of Crockford base 32: 48 bits of milliseconds, 80 of entropy. Sorts by time."""
-    value = (us // 1000) << 80 | int.from_bytes(entropy[:10], "big")
-    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
+class IdSource:
+    """26 characters of Crockford base 32: 48 bits of milliseconds, 80 of entropy. Later ids sort later.
+
+    Within one millisecond the entropy counts up, so that ids keep the order they were made in.
+    """
+
+    def __init__(self, entropy: Callable[[int], bytes]) -> None:
+        self._entropy = entropy
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, us: int) -> str:
+        with self._lock:
+            value = max(us // 1000, 0) << 80
+            if self._last >> 80 == value >> 80:
+                value = self._last + 1
+            else:
+                value |= int.from_bytes(self._entropy(10), "big")
+            self._last = value
+        return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
 
 
 def index_row(row: Row) -> IndexRow:
@@ -78,7 +94,7 @@ class Vault:
         self.counter = counter
         self.query_cache = query_cache
         self.entropy = entropy
-        self.ids = ids or (lambda us: new_id(us, entropy(10)))
+        self.ids = ids or IdSource(entropy)
         self.auto_supersede = True
         self.latency = Latency()
         self._indexes: dict[str, TenantIndex] = {}
@@ -244,12 +260,11 @@ class Writer:
         self._hash = tx.head.hash
         self._seq = tx.head.seq
         self._rows = tx.head.rows
-        self._recorded = tx.head.recorded_at
+        self._recorded = max(tx.head.recorded_at, vault.now())
         self.writes = 0
 
     def now(self) -> int:
-        """The recording time of the next event: the clock's, never before an earlier event's."""
-        self._recorded = max(self._recorded, self.vault.now())
+        """The transaction's time, the same for all it writes: the clock's, never before an earlier event's."""
         return self._recorded
 
     @property

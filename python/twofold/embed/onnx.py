@@ -202,6 +202,8 @@ class OnnxBert:
 class MiniLM(OnnxBert):
     """all-MiniLM-L6-v2, 384 dimensions, English; `int8` rounds its matrices (another fingerprint)."""
 
+    latin_only = True  # its tokeniser reads other scripts as single letters it was hardly trained on
+
     def __init__(
         self, folder: Path, *, int8: bool = False, threads: int = 1, name: str | None = None
     ) -> None:

@@ -117,6 +117,7 @@ class TenantIndex:
         self.valid_to = Column(np.int64)  # head
         self.closed = Column(np.bool_)  # head
         self.tokens = Column(np.int32)
+        self.traits = Column(np.int32)
         self.previous = Column(np.int64)  # neighbouring row of the same session, -1 at an end
         self.next = Column(np.int64)
         self.generation_of = Column(np.int32)
@@ -250,6 +251,7 @@ class TenantIndex:
         self.valid_to.append(OPEN)
         self.closed.append(False)
         self.tokens.append(row.tokens)
+        self.traits.append(row.traits)
         self.metadata.append(row.metadata)
         self.content_hash.append(row.content_hash)
         if not row.erased:

@@ -1,4 +1,4 @@
-"""Layer 4: one score from all layers. Relevance first; context, roles and strength as small additive terms."""
+"""Layer 4: one score from all layers. Relevance first; context, roles and strength as additive terms."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from twofold import _core
 from twofold.index.tenant import ROLES, View
+from twofold.model import TRAIT_ASKS
 from twofold.retrieve.candidates import Candidates, Mask, Ordinals, Scores, ordered
 from twofold.retrieve.profile import Profile
 
@@ -21,14 +22,75 @@ class Fused:
     parts: dict[str, Scores]
 
 
-def union(lists: Sequence[Candidates]) -> Ordinals:
-    """Every ordinal that some layer proposed, ascending."""
-    return np.unique(np.concatenate([c.ordinals for c in lists])) if lists else np.zeros(0, np.int64)
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of all layers with their neighbour turns, ascending; `chosen` are the candidates' places.
+
+    previous and next hold places in `ordinals`, -1 at the end of a session or where the reader may not look.
+    """
+
+    ordinals: Ordinals
+    chosen: npt.NDArray[np.int64]
+    previous: npt.NDArray[np.int64]
+    next: npt.NDArray[np.int64]
 
 
-def _scaled(values: Scores) -> Scores:
-    best = values.max(initial=0.0)
-    return np.maximum(values, 0.0) / best if best > 0 else np.zeros(len(values))
+def pool(view: View, mask: Mask, layers: Sequence[Candidates], profile: Profile) -> Pool:
+    """Collect what is to be scored: the union of the layers, and up to two turns on each side of it."""
+    index = view.index
+    union = np.unique(np.concatenate([c.ordinals for c in layers])) if layers else np.zeros(0, np.int64)
+    ordinals = union
+    before, after = index.previous.view(view.rows), index.next.view(view.rows)
+    reach = 2 if profile.second_previous_weight or profile.second_next_weight else 1
+    if not (profile.previous_weight or profile.next_weight or profile.role_next_weight):
+        reach = 0
+    for _ in range(reach):
+        around = np.concatenate([before[ordinals], after[ordinals]])
+        around = around[(around >= 0) & (around < view.rows)]
+        ordinals = np.union1d(ordinals, around[mask[around]])
+    if len(ordinals) == 0:
+        return Pool(ordinals, ordinals, ordinals, ordinals)
+    return Pool(
+        ordinals,
+        np.searchsorted(ordinals, union),
+        _places(ordinals, before[ordinals]),
+        _places(ordinals, after[ordinals]),
+    )
+
+
+def _places(ordinals: Ordinals, wanted: Ordinals) -> npt.NDArray[np.int64]:
+    """Positions of `wanted` rows inside the ascending `ordinals`, -1 where absent."""
+    at = np.minimum(np.searchsorted(ordinals, wanted), len(ordinals) - 1)
+    return np.where(ordinals[at] == wanted, at, -1).astype(np.int64)
+
+
+def relevance(
+    pooled: Pool, layers: dict[str, Candidates], lexical: Scores, cosine: Scores, cover: float, profile: Profile
+) -> dict[str, Scores]:
+    """The addends of relevance for every row of the pool."""
+    chosen = pooled.chosen
+    parts: dict[str, Scores] = {}
+    if profile.fusion == "rrf":
+        for name, weight in (("lexical", profile.lexical_weight), ("vector", profile.vector_weight)):
+            if weight and name in layers:
+                rank = np.arange(1, len(layers[name].ordinals) + 1)
+                # Scaled so that a first rank counts as much as a best score does in score fusion.
+                ranked = Candidates(layers[name].ordinals, weight * (profile.rrf_k + 1.0) / (profile.rrf_k + rank))
+                parts[name] = _spread(pooled.ordinals, ranked)
+        return parts
+    if profile.lexical_weight:
+        best = lexical[chosen].max(initial=0.0)
+        parts["lexical"] = profile.lexical_weight * (lexical / best if best > 0 else np.zeros(len(lexical)))
+    if profile.vector_weight:
+        if profile.fusion == "max":
+            best = cosine[chosen].max(initial=0.0)
+            shown = np.maximum(cosine, 0.0) / best if best > 0 else np.zeros(len(cosine))
+        else:
+            # The mean only sets the zero that a missing neighbour or session counts.
+            mean = cosine[chosen].sum() / len(chosen) if len(chosen) else 0.0
+            shown = cover * (cosine - mean)
+        parts["vector"] = profile.vector_weight * shown
+    return parts
 
 
 def _spread(ordinals: Ordinals, candidates: Candidates) -> Scores:
@@ -37,83 +99,92 @@ def _spread(ordinals: Ordinals, candidates: Candidates) -> Scores:
     return out
 
 
+def neighbours(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
+    """What the turns around a candidate add to it; in logs with roles only the next turn does."""
+    index, chosen = view.index, pooled.chosen
+    rows = pooled.ordinals[chosen]
+
+    def score(places: npt.NDArray[np.int64]) -> Scores:
+        return np.where(places >= 0, base[places], 0.0)
+
+    def step(links: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return np.where(places >= 0, links[places], -1)
+
+    previous, following = pooled.previous[chosen], pooled.next[chosen]
+    gate = np.minimum(1.0, profile.gate_tokens / np.maximum(index.tokens.view(view.rows)[rows], 1))
+    asked = np.where(previous >= 0, index.traits.view(view.rows)[pooled.ordinals[previous]] & TRAIT_ASKS, 0)
+    turn = (
+        profile.previous_weight * score(previous)
+        + profile.next_weight * score(following)
+        + profile.second_previous_weight * score(step(pooled.previous, previous))
+        + profile.second_next_weight * score(step(pooled.next, following))
+        + profile.answer_weight * asked * score(previous)
+    )
+    has_role = index.role.view(view.rows)[rows] > 0
+    return gate * np.where(has_role, profile.role_next_weight * score(following), turn)
+
+
+def session(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
+    """The mean of the best candidates of each candidate's session, as if a session had at least `session_top`."""
+    out = np.zeros(len(pooled.chosen))
+    codes = view.index.session.view(view.rows)[pooled.ordinals[pooled.chosen]]
+    values = np.maximum(base[pooled.chosen], 0.0)
+    order = np.lexsort((-values, codes))
+    edges = np.flatnonzero(np.diff(codes[order], prepend=-2, append=-2))
+    for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if codes[order[a]] < 0:
+            continue
+        total = 0.0
+        for value in values[order[a : min(b, a + profile.session_top)]].tolist():
+            total += value
+        out[order[a:b]] = profile.session_weight * (total / profile.session_top)
+    return out
+
+
 def fuse(
     view: View,
-    mask: Mask,
-    ordinals: Ordinals,
+    pooled: Pool,
     layers: dict[str, Candidates],
     lexical: Scores,
     cosine: Scores,
     strength: Scores,
-    speakers: Sequence[int],
+    speaker: int,
+    cover: float,
     profile: Profile,
 ) -> Fused:
-    """Fuse the union `ordinals` (ascending) of the layers' candidates.
+    """Score the candidates of the pool.
 
-    lexical and cosine are the exact scores of every row of the union, whichever layer proposed it.
+    lexical and cosine: exact scores of every row of the pool. strength: of the candidates. speaker: code of the
+    speaker that the query names, -1 for none. cover: share of the query that the encoder can read.
     """
-    index = view.index
-    parts: dict[str, Scores] = {}
-    if profile.fusion == "rrf":
-        for name, weight in (("lexical", profile.lexical_weight), ("vector", profile.vector_weight)):
-            if weight and name in layers:
-                rank = np.arange(1, len(layers[name].ordinals) + 1)
-                ranked = Candidates(layers[name].ordinals, weight / (profile.rrf_k + rank))
-                # Scaled so that a first rank counts as much as a best score does in score fusion.
-                parts[name] = _spread(ordinals, ranked) * (profile.rrf_k + 1.0)
-    else:
-        if profile.lexical_weight:
-            parts["lexical"] = profile.lexical_weight * _scaled(lexical)
-        if profile.vector_weight:
-            parts["vector"] = profile.vector_weight * _scaled(cosine)
-    base = np.zeros(len(ordinals))
-    for addend in parts.values():
+    index, chosen = view.index, pooled.chosen
+    rows = pooled.ordinals[chosen]
+    everywhere = relevance(pooled, layers, lexical, cosine, cover, profile)
+    base = np.zeros(len(pooled.ordinals))
+    for addend in everywhere.values():
         base = base + addend
-    if profile.tag_weight and "tags" in layers:
-        parts["tags"] = profile.tag_weight * _spread(ordinals, layers["tags"])
-    if profile.graph_weight and "graph" in layers:
-        parts["graph"] = profile.graph_weight * _spread(ordinals, layers["graph"])
-    if profile.previous_weight or profile.next_weight or profile.session_weight:
-        previous = _inside(ordinals, index.previous.view(view.rows)[ordinals])
-        following = index.next.view(view.rows)[ordinals]
-        following = _inside(ordinals, np.where(following < view.rows, following, -1))
-        parts["context"] = (
-            _core.smooth(
-                base,
-                previous,
-                following,
-                index.session.view(view.rows)[ordinals],
-                previous_weight=profile.previous_weight,
-                next_weight=profile.next_weight,
-                session_weight=profile.session_weight,
-                session_top=profile.session_top,
-            )
-            - base
-        )
-    if profile.speaker_weight and speakers:
-        said = np.isin(index.speaker.view(view.rows)[ordinals], np.array(speakers, np.int32))
-        parts["speaker"] = profile.speaker_weight * said
-    if profile.role_weight:
-        user = index.role.view(view.rows)[ordinals] == ROLES.index("user")
-        if user.any():
-            parts["role"] = profile.role_weight * user * base
-    if profile.confidence_weight:
-        parts["confidence"] = profile.confidence_weight * (index.confidence.view(view.rows)[ordinals] - 1.0)
-    if profile.strength_weight:
-        parts["strength"] = profile.strength_weight * strength
-    total = base
-    for name, addend in parts.items():
-        if name not in ("lexical", "vector"):
-            total = total + addend
-    best = ordered(ordinals, total)
-    order = np.searchsorted(ordinals, best.ordinals)
+    parts = {name: addend[chosen] for name, addend in everywhere.items()}
+    if len(rows):
+        for name, weight in (("tags", profile.tag_weight), ("graph", profile.graph_weight)):
+            if weight and name in layers:
+                parts[name] = weight * _spread(rows, layers[name])
+        if profile.previous_weight or profile.next_weight or profile.role_next_weight:
+            parts["neighbours"] = neighbours(view, pooled, base, profile)
+        if profile.session_weight:
+            parts["session"] = session(view, pooled, base, profile)
+        if profile.speaker_weight and speaker >= 0:
+            parts["speaker"] = profile.speaker_weight * (index.speaker.view(view.rows)[rows] == speaker)
+        if profile.role_weight:
+            user = index.role.view(view.rows)[rows] == ROLES.index("user")
+            if user.any():
+                parts["role"] = profile.role_weight * user
+        if profile.confidence_weight:
+            parts["confidence"] = profile.confidence_weight * (index.confidence.view(view.rows)[rows] - 1.0)
+        if profile.strength_weight:
+            parts["strength"] = profile.strength_weight * strength
+    total = np.zeros(len(rows))
+    for addend in parts.values():
+        total = total + addend
+    best = ordered(rows, total)
+    order = np.searchsorted(rows, best.ordinals)
     return Fused(best, {name: addend[order] for name, addend in parts.items()})
-
-
-def _inside(ordinals: Ordinals, wanted: Ordinals) -> Ordinals:
-    """Positions of `wanted` rows inside the ascending `ordinals`, -1 where absent."""
-    if len(ordinals) == 0:
-        return np.zeros(0, np.int64)
-    at = np.searchsorted(ordinals, wanted)
-    at = np.minimum(at, len(ordinals) - 1)
-    return np.where(ordinals[at] == wanted, at, -1).astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -28,40 +28,50 @@ def best_vectors(part: VectorPart, ordinals: Ordinals) -> npt.NDArray[np.float32
 
 
 def diversify(
-    candidates: Candidates, part: VectorPart | None, hashes: Sequence[str], profile: Profile, k: int
+    candidates: Candidates,
+    part: VectorPart | None,
+    twin_key: Callable[[int], str],
+    profile: Profile,
+    k: int,
+    deep: bool,
 ) -> tuple[Candidates, list[tuple[int, int]]]:
-    """Drop near-duplicates of better candidates and, if the profile says so, reorder by MMR.
+    """Drop duplicates of better candidates and, if the profile says so, reorder by MMR.
 
-    Looks at the first 4k candidates, which is what can still be returned. Returns the candidates left and the
-    pairs (dropped, kept).
+    twin_key: equal for rows that say the same. deep: look at all candidates (a budget may skip many of them),
+    else only at as many as can still be returned. Returns the candidates left and the pairs (dropped, kept).
     """
-    n = min(len(candidates.ordinals), 4 * k)
-    head = Candidates(candidates.ordinals[:n], candidates.scores[:n])
+    ordinals = candidates.ordinals.tolist()
+    by_vector = part is not None and profile.duplicate_threshold <= 1.0
+    n = len(ordinals) if deep else min(len(ordinals), 4 * k)
+    vectors = best_vectors(part, candidates.ordinals[:n]) if part is not None and n and (
+        by_vector or profile.mmr_lambda is not None
+    ) else None
+    near = (
+        _core.near_duplicates(vectors, profile.duplicate_threshold).tolist()
+        if vectors is not None and by_vector
+        else None
+    )
     first_with: dict[str, int] = {}
     dropped: list[tuple[int, int]] = []
     keep: list[int] = []
-    vectors = best_vectors(part, head.ordinals) if part is not None and n else None
-    duplicate_of = (
-        _core.near_duplicates(vectors, profile.duplicate_threshold)
-        if vectors is not None and profile.duplicate_threshold <= 1.0
-        else np.full(n, -1, np.int64)
-    )
     for i in range(n):
-        ordinal = int(head.ordinals[i])
-        twin = first_with.setdefault(hashes[i], ordinal)
+        ordinal = ordinals[i]
+        twin = first_with.setdefault(twin_key(ordinal), ordinal)
         if twin != ordinal:
             dropped.append((ordinal, twin))
-        elif duplicate_of[i] >= 0:
-            dropped.append((ordinal, int(head.ordinals[duplicate_of[i]])))
+        elif near is not None and near[i] >= 0:
+            dropped.append((ordinal, ordinals[near[i]]))
         else:
             keep.append(i)
-    kept = Candidates(head.ordinals[keep], head.scores[keep])
+            if len(keep) == k and not deep and profile.mmr_lambda is None:
+                break
+    kept = Candidates(candidates.ordinals[keep], candidates.scores[keep])
     if profile.mmr_lambda is not None and vectors is not None and len(keep) > 1:
         order = _core.mmr(
             np.ascontiguousarray(kept.scores),
             np.ascontiguousarray(vectors[keep]),
             profile.mmr_lambda,
-            min(k, len(keep)),
+            len(keep) if deep else min(k, len(keep)),
         )
         kept = Candidates(kept.ordinals[order], kept.scores[order])
     return kept, dropped

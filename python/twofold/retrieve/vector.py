@@ -39,9 +39,13 @@ def search(
 
 
 def scores(
-    view: View, part: VectorPart | None, query: npt.NDArray[np.float32] | None, ordinals: Ordinals
+    view: View,
+    part: VectorPart | None,
+    query: npt.NDArray[np.float32] | None,
+    ordinals: Ordinals,
+    profile: Profile,
 ) -> Scores:
-    """Exact cosines of given memories (their best window); 0 for one without vectors; float64 (n,)."""
+    """Exact cosines of given memories (their best window, less the penalty for having many); 0 without vectors."""
     out: Scores = np.zeros(len(ordinals), np.float64)
     if part is None or query is None or len(part.ordinals) == 0 or len(ordinals) == 0:
         return out
@@ -57,7 +61,8 @@ def scores(
     rows = np.concatenate([np.arange(a, b) for a, b in zip(first[has], last[has], strict=True)])
     found = part.index.scores(query, rows.astype(np.int64)).astype(np.float64)
     starts = np.concatenate(([0], np.cumsum(counts[has])[:-1]))
-    out[has] = np.maximum.reduceat(found, starts)
+    best = np.maximum.reduceat(found, starts)
+    out[has] = best - profile.window_penalty * np.log(counts[has])
     return out
 
 

@@ -7,6 +7,7 @@ short transaction. SQL for SQLite lives here and nowhere else.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
 import sqlite3
@@ -204,7 +205,6 @@ class SQLiteStore:
         self._gate = threading.Condition()
         self._closed = False
         self._pid = os.getpid()
-        self._usable_pid = self._pid
         if allow_network_fs is None:
             allow_network_fs = os.environ.get(NETWORK_FS_VARIABLE) == "1"
         prepare_folder(self.path, allow_network_fs=allow_network_fs)
@@ -240,14 +240,14 @@ class SQLiteStore:
 
     def vectors(self, tenant: str, generation: int, first: int = 0, stop: int | None = None) -> Vectors:
         with self._snapshot("read vectors") as db:
-            key = (tenant, generation, first, 2**63 - 1 if stop is None else stop)
+            key = (tenant, int(generation), int(first), 2**63 - 1 if stop is None else int(stop))
             n = db.execute(_COUNT_VECTORS, key).fetchall()[0][0]
             return _vectors(generation, _dimension(db, tenant, generation), n, db.execute(_VECTORS, key))
 
     def vectors_of(self, tenant: str, generation: int, ordinals: Sequence[int]) -> Vectors:
         wanted = sorted({int(ordinal) for ordinal in ordinals})
         with self._snapshot("read vectors") as db:
-            records = _in_chunks(db, _VECTORS_OF, (tenant, generation), wanted)
+            records = _in_chunks(db, _VECTORS_OF, (tenant, int(generation)), wanted)
             return _vectors(generation, _dimension(db, tenant, generation), len(records), iter(records))
 
     def generations(self, tenant: str) -> list[Generation]:
@@ -317,11 +317,27 @@ class SQLiteStore:
         with self._snapshot("back up", single=True) as db:
             _copy(db, target)
 
+    def residue(self, needles: Sequence[bytes]) -> list[str]:
+        """The store's files in which any of these byte strings is found, for proving an erasure.
+
+        Text longer than a page (8 KB) lies in pieces: look for short parts of it.
+        """
+        self._refuse_unusable()
+        found = []
+        for path in (str(self.path), self._wal):
+            try:
+                descriptor = _descriptor(path)
+            except FileNotFoundError:
+                continue
+            if _holds(descriptor, needles):
+                found.append(path)
+        return found
+
     def close(self) -> None:
         """Release the connections. A transaction that another thread has open is waited for."""
         if self._closed:
             return
-        if self._usable_pid != os.getpid():  # nothing of another process is ours to close
+        if self._pid != os.getpid():  # nothing of another process is ours to close
             self._closed = True
             return
         if self._writing.mine():
@@ -374,7 +390,7 @@ class SQLiteStore:
 
     def _take(self) -> sqlite3.Connection:
         """Borrow a reader."""
-        if self._closed or self._usable_pid != os.getpid():
+        if self._closed or self._pid != os.getpid():
             self._refuse_unusable()
         with self._gate:
             self._lent += 1
@@ -428,7 +444,7 @@ class SQLiteStore:
 
     def _lock(self) -> None:
         """Take this handle's write lock among its threads."""
-        if self._closed or self._usable_pid != os.getpid():
+        if self._closed or self._pid != os.getpid():
             self._refuse_unusable()
         if self._writing.mine():
             raise StoreError("this thread is inside a transaction of this store already; they do not nest")
@@ -515,7 +531,7 @@ class SQLiteStore:
     def _refuse_unusable(self) -> None:
         if self._closed:
             raise StoreError(f"{self.url} was closed; open it again")
-        if self._usable_pid != os.getpid():
+        if self._pid != os.getpid():
             raise StoreError(
                 f"{self.url} was in use in another thread or transaction when this process was forked, and "
                 "SQLite connections do not survive that; open the store in the child instead, or use spawn"
@@ -532,7 +548,7 @@ class SQLiteStore:
         if isinstance(error, UnicodeEncodeError | OverflowError):
             raise InvalidInput(f"cannot {doing}: {error}") from error
         if isinstance(error, OSError):
-            raise StoreError(f"cannot {doing} {self.url}: {error}") from error
+            raise StoreError(f"cannot {doing} ({self.url}): {error}") from error
         if self._closed:
             raise StoreError(f"{self.url} was closed; open it again") from error
         code = _primary(error)
@@ -547,7 +563,7 @@ class SQLiteStore:
                 f"{self.url} is damaged ({error}); restore a backup (twofold restore-backup)"
             ) from error
         remedy = _REMEDIES.get(code, "see the message above")
-        raise StoreError(f"cannot {doing} of {self.url}: {error}; {remedy}") from error
+        raise StoreError(f"cannot {doing} ({self.url}): {error}; {remedy}") from error
 
 
 _REMEDIES: Final = {
@@ -814,7 +830,7 @@ def _check(db: sqlite3.Connection, tenant: str) -> list[str]:
     found = db.execute(_HEAD, (tenant,)).fetchall()
     head = Head._make(found[0]) if found else Head()
     count, low, high = one("SELECT count(*), min(seq), max(seq) FROM event WHERE tenant = ?")
-    if (count, low or 1, high or 0) != (head.seq, 1, head.seq):
+    if (count, 1 if low is None else low, high or 0) != (head.seq, 1, head.seq):
         problems.append(f"the log holds {count} events from {low} to {high}; the head says 1 to {head.seq}")
     if count:
         at, digest = one("SELECT at, hash FROM event WHERE tenant = ? ORDER BY seq DESC LIMIT 1")
@@ -936,15 +952,21 @@ def restore_backup(source: str | Path, destination: str | Path) -> None:
     if not origin.is_file():
         raise NotFound(f"there is no backup at {origin}")
     prepare_folder(target, allow_network_fs=os.environ.get(NETWORK_FS_VARIABLE) == "1")
-    store = SQLiteStore(origin, allow_network_fs=True)
     try:
-        with store._snapshot("read the backup", single=True) as db:
+        db = sqlite3.connect(f"{origin.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        try:
+            if _version(db, origin) == 0:
+                raise StoreCorrupt(f"the backup {origin} is empty; use an older one")
             problems = [text for (text,) in db.execute("PRAGMA integrity_check(5)") if text != "ok"]
             if problems:
                 raise StoreCorrupt(f"the backup {origin} is damaged ({problems[0]}); use an older one")
             _copy(db, target)
-    finally:
-        store.close()
+        finally:
+            db.close()
+    except sqlite3.Error as error:
+        if _primary(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise StoreCorrupt(f"the backup {origin} is damaged ({error}); use an older one") from error
+        raise StoreError(f"cannot restore {origin} to {target}: {error}") from error
 
 
 def _copy(db: sqlite3.Connection, target: Path) -> None:
@@ -965,6 +987,32 @@ def _copy(db: sqlite3.Connection, target: Path) -> None:
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{partial}{suffix}").unlink(missing_ok=True)
+
+
+_DESCRIPTORS: Final[dict[tuple[int, int], int]] = {}
+
+
+def _descriptor(path: str) -> int:
+    """A descriptor for reading a file that SQLite may have open in this process.
+
+    It is never closed, because closing any descriptor of a file drops all POSIX locks the process has on it,
+    SQLite's among them.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    return _DESCRIPTORS.setdefault((status.st_dev, status.st_ino), descriptor)
+
+
+def _holds(descriptor: int, needles: Sequence[bytes]) -> bool:
+    overlap = max((len(needle) for needle in needles), default=1) - 1
+    at, tail = 0, b""
+    while chunk := os.pread(descriptor, 1 << 20, at):
+        window = tail + chunk
+        if any(needle in window for needle in needles):
+            return True
+        tail = window[len(window) - overlap :]
+        at += len(chunk)
+    return False
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
@@ -1020,7 +1068,6 @@ def _primary(error: Exception) -> int:
 
 _LIVE: Final[weakref.WeakSet[SQLiteStore]] = weakref.WeakSet()
 _HELD: Final[list[SQLiteStore]] = []
-_LEAKED: Final[list[object]] = []  # closing an inherited connection would touch the parent's files
 _FORK_PATIENCE: Final = 5.0  # seconds
 
 
@@ -1051,9 +1098,11 @@ def _after_fork_in_child() -> None:
     _HELD.clear()
     for store in list(_LIVE):
         if id(store) in clean:
-            store._pid = store._usable_pid = os.getpid()
+            store._pid = os.getpid()
         else:
-            _LEAKED.append((store._writer, list(store._idle)))
+            for inherited in (store._writer, *store._idle):
+                # Closing it, at the latest when the interpreter ends, would touch the parent's files.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
             store._writer = None
             store._idle = deque()
         store._lent = 0
