@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -42,9 +43,7 @@ void check_width(const VectorIndex& index, const py::array& array, py::ssize_t a
     }
 }
 
-/// (ordinals, scores) of shape (queries, m), or (m,) for the single query of search.
-py::tuple found(const VectorIndex& index, const Floats& queries, std::int64_t k,
-                const std::optional<Mask>& mask, std::optional<std::int64_t> prefix) {
+twofold::RowFilter row_filter(const std::optional<Mask>& mask, std::optional<std::int64_t> prefix) {
     twofold::RowFilter filter;
     if (mask) {
         expect(mask->ndim() == 1, "mask must have one axis");
@@ -52,6 +51,13 @@ py::tuple found(const VectorIndex& index, const Floats& queries, std::int64_t k,
                        static_cast<std::size_t>(mask->size())};
     }
     if (prefix) filter.prefix = natural(*prefix, "prefix must not be negative");
+    return filter;
+}
+
+/// (ordinals, scores) of shape (queries, m), or (m,) for the single query of search.
+py::tuple found(const VectorIndex& index, const Floats& queries, std::int64_t k,
+                const std::optional<Mask>& mask, std::optional<std::int64_t> prefix) {
+    const twofold::RowFilter filter = row_filter(mask, prefix);
     const std::size_t wanted = natural(k, "k must not be negative");
     std::vector<Hit> hits;
     {
@@ -96,11 +102,15 @@ void bind_vectors(py::module_& m) {
         m, "VectorIndex", py::module_local(),
         "Exact cosine search over unit float32 rows; a row's ordinal is its position. Safe to "
         "share between threads.")
-        .def(py::init([](std::int64_t dim, const std::string& kernel) {
-                 return std::make_unique<VectorIndex>(natural(dim, "dim must not be negative"), kernel);
+        .def(py::init([](std::int64_t dim, const std::string& kernel, bool keep_rows) {
+                 return std::make_unique<VectorIndex>(natural(dim, "dim must not be negative"), kernel,
+                                                      keep_rows);
              }),
-             py::arg("dim"), py::kw_only(), py::arg("kernel") = "",
-             "An empty index of 1 <= dim <= 4096; kernel forces an instruction set for tests.")
+             py::arg("dim"), py::kw_only(), py::arg("kernel") = "", py::arg("keep_rows") = true,
+             "An empty index of 1 <= dim <= 4096; kernel forces an instruction set for tests. With "
+             "keep_rows=False "
+             "only the int8 codes stay in memory: candidates() answers, search(), scores() and rows() are a "
+             "ValueError.")
         .def(
             "add",
             [](VectorIndex& self, const Floats& rows) {
@@ -144,6 +154,28 @@ void bind_vectors(py::module_& m) {
             py::arg("queries").noconvert(), py::arg("k"), py::kw_only(),
             py::arg("mask").noconvert() = py::none(), py::arg("prefix") = py::none(),
             "As search for float32 queries (q, dim) in one pass over the codes: arrays (q, m).")
+        .def(
+            "candidates",
+            [](const VectorIndex& self, const Floats& query, std::int64_t k, const std::optional<Mask>& mask,
+               std::optional<std::int64_t> prefix) {
+                check_width(self, query, 1);
+                const twofold::RowFilter filter = row_filter(mask, prefix);
+                const std::size_t wanted = natural(k, "k must not be negative");
+                std::vector<std::uint32_t> rows;
+                {
+                    const auto values = view(query);
+                    const py::gil_scoped_release unlocked;
+                    rows = self.candidates(values, wanted, filter);
+                }
+                py::array_t<std::int64_t> ordinals(static_cast<py::ssize_t>(rows.size()));
+                std::copy(rows.begin(), rows.end(), ordinals.mutable_data());
+                return ordinals;
+            },
+            py::arg("query").noconvert(), py::arg("k"), py::kw_only(),
+            py::arg("mask").noconvert() = py::none(), py::arg("prefix") = py::none(),
+            "Ascending int64 ordinals that are sure to include the k best rows search() would return: the "
+            "first k of "
+            "them by score_rows() descending, then ordinal, are the exact answer.")
         .def(
             "scores",
             [](const VectorIndex& self, const Floats& query, const Ordinals& ordinals) {
@@ -206,6 +238,23 @@ void bind_vectors(py::module_& m) {
         .def_property_readonly("nbytes", &VectorIndex::nbytes, "Bytes of the present rows and their codes.")
         .def("__len__", &VectorIndex::size, py::call_guard<py::gil_scoped_release>());
 
+    m.def(
+        "score_rows",
+        [](const Floats& query, const Floats& rows, const std::string& kernel) {
+            expect(query.ndim() == 1 && rows.ndim() == 2 && rows.shape(1) == query.shape(0),
+                   "expected a query (dim,) and rows (n, dim)");
+            py::array_t<float> out(rows.shape(0));
+            {
+                const auto values = view(query);
+                const auto source = view(rows);
+                const auto target = fill(out);
+                const py::gil_scoped_release unlocked;
+                twofold::score_rows(values, source, target, kernel);
+            }
+            return out;
+        },
+        py::arg("query").noconvert(), py::arg("rows").noconvert(), py::kw_only(), py::arg("kernel") = "",
+        "The float32 scores (n,) a search gives rows (n, dim) for a unit query (dim,), bit for bit.");
     m.def(
         "quantize_rows",
         [](const Floats& rows) {

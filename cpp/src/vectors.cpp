@@ -219,11 +219,12 @@ std::vector<std::string_view> kernel_names() {
     return names;
 }
 
-VectorIndex::VectorIndex(std::size_t dim, std::string_view kernel)
+VectorIndex::VectorIndex(std::size_t dim, std::string_view kernel, bool keep_rows)
     : dim_(dim),
       width_(round_up(dim, kernels::kLanes / 2)),
       groups_(round_up(dim, 4) / 4),
-      kernel_(&kernel_called(kernel)) {
+      kernel_(&kernel_called(kernel)),
+      keep_rows_(keep_rows) {
     if (dim < 1 || dim > kMaxDim) {
         throw std::invalid_argument("dim " + std::to_string(dim) + " is not in 1.." +
                                     std::to_string(kMaxDim));
@@ -244,7 +245,8 @@ std::size_t VectorIndex::size() const {
 std::size_t VectorIndex::nbytes() const {
     const std::size_t rows = size();
     const std::size_t blocks = round_up(rows, kBlockRows) / kBlockRows;
-    return rows * width_ * sizeof(float) + blocks * ((groups_ + 2) * kLine + sizeof(std::uint16_t));
+    return (keep_rows_ ? rows * width_ * sizeof(float) : 0) +
+           blocks * ((groups_ + 2) * kLine + sizeof(std::uint16_t));
 }
 
 const VectorIndex::Segment& VectorIndex::segment_of(std::size_t row) const {
@@ -261,9 +263,9 @@ void VectorIndex::reserve(std::size_t rows) {
         const std::size_t start = segments_.empty() ? 0 : segments_.back().start + segments_.back().capacity;
         const std::size_t capacity = std::max(start, kFirstSegmentRows);
         const std::size_t blocks = capacity / kBlockRows;
-        segments_.push_back({start, capacity, allocate(capacity * width_ * sizeof(float)),
-                             allocate(blocks * (groups_ + 2) * kLine),
-                             std::make_unique<std::uint16_t[]>(blocks)});
+        segments_.push_back(
+            {start, capacity, keep_rows_ ? allocate(capacity * width_ * sizeof(float)) : nullptr,
+             allocate(blocks * (groups_ + 2) * kLine), std::make_unique<std::uint16_t[]>(blocks)});
     }
 }
 
@@ -291,9 +293,11 @@ std::size_t VectorIndex::add(std::span<const float> rows) {
         const std::size_t row = size_ + i;
         const Segment& segment = segment_of(row);
         const std::size_t local = row - segment.start;
-        float* target = reinterpret_cast<float*>(segment.rows.get()) + local * width_;
-        std::memcpy(target, source, dim_ * sizeof(float));
-        std::fill(target + dim_, target + width_, 0.0F);
+        if (keep_rows_) {
+            float* target = reinterpret_cast<float*>(segment.rows.get()) + local * width_;
+            std::memcpy(target, source, dim_ * sizeof(float));
+            std::fill(target + dim_, target + width_, 0.0F);
+        }
 
         std::uint8_t* block = segment.blocks.get() + local / kBlockRows * (groups_ + 2) * kLine;
         const std::size_t lane = local % kBlockRows;
@@ -382,7 +386,7 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
             if (filter.mask) lanes &= pack16(*filter.mask, start);
             const int present = std::popcount(lanes);
             passing += static_cast<std::size_t>(present);
-            if (present <= kGatherRows) {
+            if (keep_rows_ && present <= kGatherRows) {
                 for (unsigned left = lanes; left != 0; left &= left - 1) {
                     const std::size_t found = start + static_cast<std::size_t>(std::countr_zero(left));
                     gathered[sparse] = row_at(found);
@@ -474,13 +478,11 @@ void VectorIndex::settle(Query& query) const {
     keep_best(query.hits, k);
 }
 
-std::vector<Hit> VectorIndex::search(std::span<const float> queries, std::size_t k,
-                                     const RowFilter& filter) const {
-    if (queries.size() % dim_ != 0) {
-        throw std::invalid_argument(std::to_string(queries.size()) + " values are not whole queries of " +
-                                    std::to_string(dim_));
-    }
-    const std::shared_lock lock(mutex_);
+void VectorIndex::check_kept() const {
+    if (!keep_rows_) throw std::invalid_argument("this index keeps codes only; ask for candidates");
+}
+
+std::size_t VectorIndex::check_filter(const RowFilter& filter) const {
     const std::size_t limit = filter.prefix.value_or(size_);
     if (limit > size_) {
         throw std::invalid_argument("prefix " + std::to_string(limit) + " is beyond the " +
@@ -490,6 +492,37 @@ std::vector<Hit> VectorIndex::search(std::span<const float> queries, std::size_t
         throw std::invalid_argument("mask of " + std::to_string(filter.mask->size()) + " rows does not fit " +
                                     std::to_string(limit) + " rows");
     }
+    return limit;
+}
+
+std::vector<std::uint32_t> VectorIndex::candidates(std::span<const float> query, std::size_t k,
+                                                   const RowFilter& filter) const {
+    if (query.size() != dim_) {
+        throw std::invalid_argument("query of " + std::to_string(query.size()) + " values, not " +
+                                    std::to_string(dim_));
+    }
+    const std::shared_lock lock(mutex_);
+    const std::size_t limit = check_filter(filter);
+    Query state = prepare(query, std::min(k, limit));
+    std::vector<std::uint32_t> ordinals;
+    if (k == 0) return ordinals;
+    std::size_t passing = 0;
+    scan({&state, 1}, limit, filter, passing);
+    state.tighten();
+    for (const Candidate& candidate : state.window) ordinals.push_back(candidate.row);
+    std::sort(ordinals.begin(), ordinals.end());
+    return ordinals;
+}
+
+std::vector<Hit> VectorIndex::search(std::span<const float> queries, std::size_t k,
+                                     const RowFilter& filter) const {
+    if (queries.size() % dim_ != 0) {
+        throw std::invalid_argument(std::to_string(queries.size()) + " values are not whole queries of " +
+                                    std::to_string(dim_));
+    }
+    check_kept();
+    const std::shared_lock lock(mutex_);
+    const std::size_t limit = check_filter(filter);
     std::vector<Query> states;
     for (std::size_t i = 0; i < queries.size(); i += dim_) {
         states.push_back(prepare(queries.subspan(i, dim_), std::min(k, limit)));
@@ -520,6 +553,7 @@ void VectorIndex::scores(std::span<const float> query, std::span<const std::int6
     if (query.size() != dim_ || out.size() != ordinals.size()) {
         throw std::invalid_argument("query or output does not fit " + std::to_string(dim_) + " dimensions");
     }
+    check_kept();
     check_unit(measure(query.data(), dim_), "query");
     std::vector<float> padded(width_, 0.0F);
     std::copy(query.begin(), query.end(), padded.begin());
@@ -534,6 +568,7 @@ void VectorIndex::scores(std::span<const float> query, std::span<const std::int6
 
 void VectorIndex::rows(std::span<const std::int64_t> ordinals, std::span<float> out) const {
     if (out.size() != ordinals.size() * dim_) throw std::invalid_argument("output does not fit the rows");
+    check_kept();
     const std::shared_lock lock(mutex_);
     check_ordinals(ordinals);
     for (std::size_t i = 0; i < ordinals.size(); ++i) {
@@ -549,7 +584,9 @@ void VectorIndex::erase(std::span<const std::int64_t> ordinals) {
         const auto row = static_cast<std::size_t>(ordinal);
         const Segment& segment = segment_of(row);
         const std::size_t local = row - segment.start;
-        std::memset(segment.rows.get() + local * width_ * sizeof(float), 0, width_ * sizeof(float));
+        if (keep_rows_) {
+            std::memset(segment.rows.get() + local * width_ * sizeof(float), 0, width_ * sizeof(float));
+        }
         std::uint8_t* block = segment.blocks.get() + local / kBlockRows * (groups_ + 2) * kLine;
         for (std::size_t g = 0; g < groups_ + 2; ++g)
             std::memset(block + g * kLine + local % kBlockRows * 4, 0, 4);
@@ -564,6 +601,25 @@ void VectorIndex::alive(std::span<std::uint8_t> out) const {
         const Segment& segment = segment_of(row);
         const std::size_t local = row - segment.start;
         out[row] = static_cast<std::uint8_t>(segment.alive[local / kBlockRows] >> (local % kBlockRows) & 1U);
+    }
+}
+
+void score_rows(std::span<const float> query, std::span<const float> rows, std::span<float> out,
+                std::string_view kernel) {
+    const std::size_t dim = query.size();
+    if (dim < 1 || dim > VectorIndex::kMaxDim || rows.size() != out.size() * dim) {
+        throw std::invalid_argument("rows do not fit the query of " + std::to_string(dim) + " values");
+    }
+    check_unit(measure(query.data(), dim), "query");
+    const kernels::Kernel& level = kernel_called(kernel);
+    const std::size_t width = round_up(dim, kernels::kLanes / 2);
+    std::vector<float> padded(2 * width, 0.0F);
+    std::copy(query.begin(), query.end(), padded.begin());
+    float* copy = padded.data() + width;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const float* row = rows.data() + i * dim;
+        if (dim != width) row = static_cast<const float*>(std::memcpy(copy, row, dim * sizeof(float)));
+        level.score(padded.data(), &row, 1, width, &out[i]);
     }
 }
 

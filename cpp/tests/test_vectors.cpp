@@ -328,6 +328,55 @@ TEST_CASE("masks, prefixes and erased rows combine") {
     }
 }
 
+TEST_CASE("codes alone name candidates that include the answer") {
+    for (const std::size_t dim : {std::size_t{1}, std::size_t{20}, std::size_t{48}, std::size_t{384}}) {
+        CAPTURE(dim);
+        Random random(dim + 200);
+        const std::size_t count = 1200;
+        Floats rows = random_rows(random, count, dim);
+        std::copy(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(30 * dim),
+                  rows.begin() + static_cast<std::ptrdiff_t>(600 * dim));
+        const std::span<const float> query(&rows[3 * dim], dim);
+        VectorIndex index(dim, {}, false);
+        index.add(rows);
+        VectorIndex whole(dim);
+        whole.add(rows);
+        CHECK(whole.nbytes() - index.nbytes() >= count * dim * sizeof(float));
+        std::vector<std::uint8_t> mask(count);
+        for (auto& flag : mask) flag = static_cast<std::uint8_t>(random.below(20) == 0);
+        index.erase(std::vector<std::int64_t>{7, 900});
+        for (const std::size_t k : {std::size_t{1}, std::size_t{10}, std::size_t{2000}}) {
+            for (const bool masked : {false, true}) {
+                RowFilter filter;
+                if (masked) filter.mask = mask;
+                const auto passes = [&](std::size_t i) {
+                    return i != 7 && i != 900 && (!masked || mask[i] != 0);
+                };
+                const auto ordinals = index.candidates(query, k, filter);
+                CHECK(std::is_sorted(ordinals.begin(), ordinals.end()));
+                if (k == 1 && !masked && dim == 384) CHECK(ordinals.size() < count / 10);
+                Floats some;
+                for (const std::uint32_t row : ordinals) {
+                    CHECK(passes(row));
+                    some.insert(some.end(), &rows[row * dim], &rows[row * dim] + dim);
+                }
+                Floats scores(ordinals.size());
+                twofold::score_rows(query, some, scores);
+                std::vector<Hit> hits;
+                for (std::size_t i = 0; i < ordinals.size(); ++i) hits.push_back({scores[i], ordinals[i]});
+                twofold::keep_best(hits, k);
+                CHECK(same(hits, brute_force(rows, query.data(), dim, k, passes)));
+            }
+        }
+        CHECK(index.candidates(query, 0).empty());
+        CHECK_THROWS_AS(static_cast<void>(index.search(query, 1)), std::invalid_argument);
+        Floats out(dim);
+        const std::vector<std::int64_t> first = {0};
+        CHECK_THROWS_AS(index.rows(first, out), std::invalid_argument);
+        CHECK_THROWS_AS(index.scores(query, first, {out.data(), 1}), std::invalid_argument);
+    }
+}
+
 TEST_CASE("rows keep their place while segments grow") {
     constexpr std::size_t kDim = 5;
     Random random(3);

@@ -18,7 +18,7 @@ def kernels() -> list[str]:
 class VectorIndex:
     """Exact cosine search over unit float32 rows; a row's ordinal is its position."""
 
-    def __init__(self, dim: int, *, kernel: str = "") -> None: ...
+    def __init__(self, dim: int, *, kernel: str = "", keep_rows: bool = True) -> None: ...
     def add(self, rows: NDArray[np.float32]) -> NDArray[np.int64]: ...
     def search(
         self,
@@ -36,6 +36,14 @@ class VectorIndex:
         mask: NDArray[np.bool_] | None = None,
         prefix: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
+    def candidates(
+        self,
+        query: NDArray[np.float32],
+        k: int,
+        *,
+        mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
+    ) -> NDArray[np.int64]: ...
     def scores(self, query: NDArray[np.float32], ordinals: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def rows(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def erase(self, ordinals: NDArray[np.int64]) -> None: ...
@@ -48,6 +56,11 @@ class VectorIndex:
     def kernel(self) -> str: ...
     @property
     def nbytes(self) -> int: ...
+
+def score_rows(
+    query: NDArray[np.float32], rows: NDArray[np.float32], *, kernel: str = ""
+) -> NDArray[np.float32]:
+    """Return the scores (n,) a search gives rows (n, dim) for a unit query (dim,), bit for bit."""
 
 def quantize_rows(rows: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Return int8 codes (n, dim) and float32 scales (n,) of float32 rows (n, dim)."""
@@ -170,7 +183,7 @@ class Graph:
         seed_weights: NDArray[np.float64],
         *,
         alpha: float = 0.15,
-        epsilon: float = 1e-5,
+        epsilon: float = 1e-4,
         prefix: int | None = None,
         mask: NDArray[np.bool_] | None = None,
         limit: int | None = None,

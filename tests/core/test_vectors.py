@@ -84,6 +84,29 @@ def test_usual_dimensions_equal_the_reference(dim):
         assert bits(scores) == bits([score for _, score in expected])
 
 
+@pytest.mark.long
+def test_ten_thousand_hard_queries_are_exact_on_every_level():
+    rng = np.random.default_rng(11)
+    dim, count = 96, 6000
+    centres = unit_rows(rng, 40, dim)
+    rows = centres[rng.integers(0, 40, count)] + rng.standard_normal((count, dim)) * 0.02
+    rows[:500] = centres[0] + rng.standard_normal((500, dim)) * 1e-6
+    rows[500:1000] *= rng.random((500, dim)) < 0.05
+    rows[500:1000, 0] += 1e-3
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    rows[1000:2000] = rows[rng.integers(0, 1000, 1000)]
+    queries = np.concatenate([rows, unit_rows(rng, 4000, dim)])
+    exact = rows.astype(np.float64) @ queries.astype(np.float64).T
+    best = -np.sort(-exact, axis=0)[:10].T
+    answers = []
+    for level in LEVELS:
+        ordinals, scores = filled(rows, level).search_many(queries, 10)
+        np.testing.assert_allclose(np.take_along_axis(exact.T, ordinals, 1), best, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(scores, best, rtol=0, atol=1e-6)
+        answers.append((ordinals.tobytes(), scores.tobytes()))
+    assert len(set(answers)) == 1
+
+
 def test_order_is_that_of_float64_up_to_rounding():
     rng = np.random.default_rng(5)
     centres = unit_rows(rng, 30, 96)
@@ -131,6 +154,22 @@ def test_quantize_rows_equals_the_reference(dim, count, exponent, seed):
         expected, scale = reference.quantize_row(rows[i])
         assert codes[i].tolist() == expected
         assert scales[i] == scale
+
+
+@given(case=cases())
+def test_codes_alone_name_candidates_that_include_the_answer(case):
+    rows, query, k, mask, prefix, erased = case
+    expected = reference.search(rows, query, k, mask=mask, prefix=prefix, erased=erased)
+    for level in LEVELS:
+        index = _core.VectorIndex(rows.shape[1], kernel=level, keep_rows=False)
+        index.add(rows)
+        index.erase(np.array(erased, np.int64))
+        ordinals = index.candidates(query, k, mask=mask, prefix=prefix)
+        scores = _core.score_rows(query, rows[ordinals], kernel=level)
+        best = np.lexsort((ordinals, -scores))[:k]
+        assert_same((ordinals[best], scores[best]), expected)
+    with pytest.raises(ValueError, match="candidates"):
+        index.search(query, 1)
 
 
 def test_add_returns_ordinals_and_rows_come_back():

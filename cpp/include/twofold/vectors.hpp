@@ -42,8 +42,10 @@ class VectorIndex {
     /// Rows and queries must have a norm within this distance of 1.
     static constexpr double kUnitTolerance = 1e-3;
 
-    /// 1 <= dim <= kMaxDim. `kernel` forces a level; empty means the one of this process.
-    explicit VectorIndex(std::size_t dim, std::string_view kernel = {});
+    /// 1 <= dim <= kMaxDim. `kernel` forces a level; empty means the one of this process. Without `keep_rows`
+    /// only the codes are kept, a quarter of the memory: then candidates() answers, and search(), scores()
+    /// and rows() throw std::invalid_argument.
+    explicit VectorIndex(std::size_t dim, std::string_view kernel = {}, bool keep_rows = true);
     ~VectorIndex();
     VectorIndex(const VectorIndex&) = delete;
     VectorIndex& operator=(const VectorIndex&) = delete;
@@ -57,6 +59,11 @@ class VectorIndex {
     /// m = min(k, rows that pass) hits, and query i owns hits [i * m, (i + 1) * m).
     [[nodiscard]] std::vector<Hit> search(std::span<const float> queries, std::size_t k,
                                           const RowFilter& filter = {}) const;
+
+    /// Ordinals, ascending, that are sure to include the k best rows: those are the best of them by
+    /// score_rows().
+    [[nodiscard]] std::vector<std::uint32_t> candidates(std::span<const float> query, std::size_t k,
+                                                        const RowFilter& filter = {}) const;
 
     /// The scores a search would give these rows; an erased row scores 0.
     void scores(std::span<const float> query, std::span<const std::int64_t> ordinals,
@@ -85,6 +92,8 @@ class VectorIndex {
     [[nodiscard]] const float* row_at(std::size_t row) const;
     void reserve(std::size_t rows);
     void check_ordinals(std::span<const std::int64_t> ordinals) const;
+    void check_kept() const;
+    [[nodiscard]] std::size_t check_filter(const RowFilter& filter) const;
     [[nodiscard]] Query prepare(std::span<const float> query, std::size_t k) const;
     void scan(std::span<Query> queries, std::size_t limit, const RowFilter& filter,
               std::size_t& passing) const;
@@ -94,10 +103,16 @@ class VectorIndex {
     const std::size_t width_;   // floats of a stored row: dim rounded up to whole cache lines
     const std::size_t groups_;  // lines of a code block: dim / 4 rounded up
     const kernels::Kernel* const kernel_;
+    const bool keep_rows_;
     mutable std::shared_mutex mutex_;
     std::size_t size_ = 0;
     std::vector<Segment> segments_;
 };
+
+/// The fixed-lane score of the unit query with each of out.size() rows, bit for bit that of
+/// VectorIndex::search.
+void score_rows(std::span<const float> query, std::span<const float> rows, std::span<float> out,
+                std::string_view kernel = {});
 
 /// Row-wise int8 codes in [-127, 127] with scale max|x| / 127, ties to even; a zero row has scale 0. `scales`
 /// gives the number of rows. Throws std::invalid_argument where a value is not finite.
