@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def test_unknown_specs_are_refused(spec: Any, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "command"),
+    "spec, command",
     [
         ("auto", "`twofold model install`"),
         ("minilm", "`twofold model install`"),
@@ -117,7 +118,7 @@ def test_no_rows_is_an_empty_matrix() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "index"), [(["a", ""], 1), ([" \n\t"], 0), (["a", "b", "\ud800x"], 2), ([b"a"], 0), ([None], 0)]
+    "texts, index", [(["a", ""], 1), ([" \n\t"], 0), (["a", "b", "\ud800x"], 2), ([b"a"], 0), ([None], 0)]
 )
 def test_bad_texts_are_named(texts: Any, index: int) -> None:
     with pytest.raises(InvalidInput, match=f"text {index} "):
@@ -148,6 +149,6 @@ def test_fingerprint_tells_apart_whatever_changes_a_vector() -> None:
 @given(st.text(max_size=200))
 def test_rough_spans_cover_every_visible_character_once(text: str) -> None:
     spans = rough_spans(text)
-    assert all(a < b <= c < d for (a, b), (c, d) in zip(spans, spans[1:], strict=False))
+    assert all(a < b <= c < d for (a, b), (c, d) in itertools.pairwise(spans))
     covered = "".join(text[a:b] for a, b in spans)
     assert covered == "".join(ch for ch in text if not ch.isspace())

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-
 from tests.embed import tiny
 from tests.reference.minilm import MiniLM as Reference
+
 from twofold.embed.bert_graph import BertShape, bert_graph, read_safetensors_header
 from twofold.embed.quantise import (
     e5_encoder,

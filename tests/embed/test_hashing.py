@@ -49,7 +49,7 @@ def test_bytes_are_the_same_in_another_process_with_another_hash_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "near", "far"),
+    "query, near, far",
     [
         ("planner rust", "The planner chose Rust", "Lunch is at noon"),
         ("plannner chosse", "The planner chose Rust", "Lunch is at noon"),

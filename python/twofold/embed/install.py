@@ -6,6 +6,7 @@ never installed or imported.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -153,7 +154,9 @@ WORDLLAMA = PinnedModel(
     spec="static:wordllama",
     files={
         "l2_supercat_256.safetensors": "64b47a2dc493cb8e85944076601189739852d7b64e0e1eedcb1937a251cd9fd5",
-        "l2_supercat_tokenizer_config.json": "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68",
+        "l2_supercat_tokenizer_config.json": (
+            "93248f2a9ec36c7b35f700a033d5f36228aae48db61aee31007fa49062cdeb68"
+        ),
     },
     members={
         "l2_supercat_256.safetensors": "wordllama/weights/l2_supercat_256.safetensors",
@@ -440,21 +443,27 @@ def install(
         _take_place(work, target, force=force)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return verify(home, model)
+    return target.resolve()
 
 
 def _take_place(work: Path, target: Path, *, force: bool) -> None:
-    if force and target.exists():
-        old = work.with_name(work.name + "-old")
+    for _ in range(1000):
+        if force and target.exists():
+            old = work.with_name(work.name + "-old")
+            try:
+                target.rename(old)
+            except FileNotFoundError:
+                pass  # another forced install moved it first
+            else:
+                shutil.rmtree(old)
         try:
-            target.rename(old)
-        except FileNotFoundError:
-            pass  # another forced install moved it first
+            work.rename(target)
+        except OSError as error:
+            # A process that installs at the same time was first. Its copy was checked like ours.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            if not force and (target / "manifest.json").exists():
+                return
         else:
-            shutil.rmtree(old, ignore_errors=True)
-    try:
-        work.rename(target)
-    except OSError:
-        # A process that installed at the same time was first; its copy is checked by the caller.
-        if not (target / "manifest.json").exists():
-            raise
+            return
+    raise EmbeddingError(f"{target} is taken again and again: other installs run, stop them")
