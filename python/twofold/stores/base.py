@@ -90,6 +90,10 @@ class Store(Protocol):
         """Make erased bytes unrecoverable from the files (checkpoint, rewrite free pages)."""
         ...
 
+    def residue(self, needles: Sequence[bytes]) -> list[str]:
+        """The store's own files in which any of these byte strings is found; empty where it has no files."""
+        ...
+
     def check(self, tenant: str) -> list[str]:
         """Problems of the database itself for this tenant, as sentences; empty when sound."""
         ...

@@ -102,6 +102,11 @@ class MemoryStore:
         """Nothing to do: what was erased is no longer referred to, and there are no files."""
         self._refuse_closed()
 
+    def residue(self, needles: Sequence[bytes]) -> list[str]:  # noqa: ARG002
+        """Always empty: there are no files."""
+        self._refuse_closed()
+        return []
+
     def check(self, tenant: str) -> list[str]:
         state, problems = self._state(tenant), []
         if [event.seq for event in state.events] != list(range(1, state.head.seq + 1)):

@@ -324,13 +324,14 @@ class SQLiteStore:
         """
         self._refuse_unusable()
         found = []
-        for path in (str(self.path), self._wal):
-            try:
-                descriptor = _descriptor(path)
-            except FileNotFoundError:
-                continue
-            if _holds(descriptor, needles):
-                found.append(path)
+        try:
+            if _holds(_descriptor(self.path), needles):
+                found.append(str(self.path))
+            with contextlib.suppress(FileNotFoundError), Path(self._wal).open("rb") as log:
+                if _holds(log.fileno(), needles):
+                    found.append(self._wal)
+        except OSError as error:
+            self._fail(error, "look for residue")
         return found
 
     def close(self) -> None:
@@ -952,8 +953,10 @@ def restore_backup(source: str | Path, destination: str | Path) -> None:
     if not origin.is_file():
         raise NotFound(f"there is no backup at {origin}")
     prepare_folder(target, allow_network_fs=os.environ.get(NETWORK_FS_VARIABLE) == "1")
+    # Without a log nobody has the backup open, and `immutable` leaves no files beside it.
+    mode = "mode=ro" if Path(f"{origin}-wal").exists() else "immutable=1"
     try:
-        db = sqlite3.connect(f"{origin.as_uri()}?mode=ro", uri=True, isolation_level=None)
+        db = sqlite3.connect(f"{origin.as_uri()}?{mode}", uri=True, isolation_level=None)
         try:
             if _version(db, origin) == 0:
                 raise StoreCorrupt(f"the backup {origin} is empty; use an older one")
@@ -992,15 +995,17 @@ def _copy(db: sqlite3.Connection, target: Path) -> None:
 _DESCRIPTORS: Final[dict[tuple[int, int], int]] = {}
 
 
-def _descriptor(path: str) -> int:
-    """A descriptor for reading a file that SQLite may have open in this process.
+def _descriptor(path: Path) -> int:
+    """A descriptor for reading a database that this process has open.
 
     It is never closed, because closing any descriptor of a file drops all POSIX locks the process has on it,
-    SQLite's among them.
+    SQLite's among them. (SQLite locks the database and its -shm file, not the log.)
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    status = os.fstat(descriptor)
-    return _DESCRIPTORS.setdefault((status.st_dev, status.st_ino), descriptor)
+    status = path.stat()
+    key = (status.st_dev, status.st_ino)
+    if key not in _DESCRIPTORS:
+        _DESCRIPTORS[key] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return _DESCRIPTORS[key]
 
 
 def _holds(descriptor: int, needles: Sequence[bytes]) -> bool:
