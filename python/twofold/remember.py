@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from twofold import audit, frames, render, text
 from twofold.access import Principal, check_name
-from twofold.clock import OPEN, from_us, iso, to_us
+from twofold.clock import DAY, OPEN, from_us, iso, to_us
 from twofold.entities import entities as find_entities
 from twofold.entities import entity_key
 from twofold.errors import InvalidInput, NotFound, PermissionDenied, QuotaExceeded
@@ -434,14 +434,17 @@ def lead_in_of(event_at: int | None, speaker: str | None) -> str:
 
     With the day and the speaker inside, the vector alone finds nearly twice the evidence (QUALITY.md).
     """
-    lead = "" if event_at is None else f"[{day_in_words(event_at)}] "
+    lead = "" if event_at is None else f"[{instant_in_words(event_at)}] "
     return lead if speaker is None else f"{lead}{speaker}: "
 
 
-def day_in_words(us: int) -> str:
-    """ "8 May 2023": the words a question about a time uses."""
+def instant_in_words(us: int) -> str:
+    """ "1:56 pm on 8 May, 2023", or "8 May, 2023" at midnight: the words that questions about a time use."""
     day = from_us(us)
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
+    date = f"{day.day} {_MONTHS[day.month - 1]}, {day.year}"
+    if us % DAY == 0:
+        return date
+    return f"{day.hour % 12 or 12}:{day.minute:02d} {'am' if day.hour < 12 else 'pm'} on {date}"
 
 
 _MONTHS: Final = (
