@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from twofold.timewords import parse_loose_datetime
 
 from twofold import AgentMemory, ManualClock
-from twofold.timewords import parse_loose_datetime
 
 METHODS = ("bm25", "vector", "rrf60", "base", "default")
 DEEP = 100
@@ -126,7 +126,9 @@ def interval(values: np.ndarray[Any, Any]) -> tuple[float, float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, action="append")
     parser.add_argument("--k", type=int, nargs="+", default=[5, 10, 20])
     parser.add_argument("--budget", type=int, nargs="*", default=[])
@@ -138,11 +140,16 @@ def main() -> int:
     for path in args.data:
         conversations = load(path)
         with AgentMemory(
-            ":memory:", embedder=args.embedder, clock=ManualClock("2026-01-01T00:00:00Z"), auto_supersede=False
+            ":memory:",
+            embedder=args.embedder,
+            clock=ManualClock("2026-01-01T00:00:00Z"),
+            auto_supersede=False,
         ) as mem:
             started = time.perf_counter()
             stored = ingest(mem, conversations)
-            print(f"\n{path.name}: {len(conversations)} conversations, {stored} turns, {mem.embedder.fingerprint}")
+            print(
+                f"\n{path.name}: {len(conversations)} conversations, {stored} turns, {mem.embedder.fingerprint}"
+            )
             print(f"ingested in {time.perf_counter() - started:.0f} s")
             functions = measures(args.k, args.budget)
             table: dict[str, Any] = {}
@@ -169,7 +176,9 @@ def show(table: dict[str, Any]) -> None:
     names = [n for n in next(iter(table.values())) if n != "n"]
     print("method".ljust(24) + "n".rjust(6) + "".join(n.rjust(14) for n in names))
     for method, row in table.items():
-        print(method.ljust(24) + str(row["n"]).rjust(6) + "".join(f"{row[n][0]:.1f}".rjust(14) for n in names))
+        print(
+            method.ljust(24) + str(row["n"]).rjust(6) + "".join(f"{row[n][0]:.1f}".rjust(14) for n in names)
+        )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from twofold.model import Role
 MAX_NAME: Final = 200
 
 
-def check_name(value: str, what: str) -> str:
+def check_name(value: object, what: str) -> str:
     """A tenant, namespace or agent name: non-empty, printable, at most 200 characters, no wildcard."""
     if not isinstance(value, str) or not value or value != value.strip():
         raise InvalidInput(f"{what} must be a non-empty string without outer spaces, not {value!r}")
@@ -26,10 +26,10 @@ def check_name(value: str, what: str) -> str:
     return value
 
 
-def check_pattern(value: str) -> str:
+def check_pattern(value: object) -> str:
     """A namespace pattern: an exact name, a prefix 'build/*', or '*' for all."""
     if value == "*":
-        return value
+        return "*"
     if isinstance(value, str) and value.endswith("/*"):
         check_name(value[:-2], "namespace pattern")
         return value
@@ -262,6 +262,6 @@ class Reach:
 def role_of(value: Role | str) -> Role:
     """A Role from its name; InvalidInput names the roles there are."""
     try:
-        return Role(value.lower() if isinstance(value, str) else value)
+        return Role(str(value).lower())
     except ValueError:
         raise InvalidInput(f"unknown role {value!r}; roles are {', '.join(r.value for r in Role)}") from None

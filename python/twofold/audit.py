@@ -21,7 +21,16 @@ SALT_BYTES: Final = 16
 GENESIS: Final = b"twofold log 1"
 
 # Tombstones keep these; everything else of a row goes with its content.
-TOMBSTONE: Final = ("ordinal", "seq", "id", "version", "namespace", "memory_type", "recorded_at", "valid_from")
+TOMBSTONE: Final = (
+    "ordinal",
+    "seq",
+    "id",
+    "version",
+    "namespace",
+    "memory_type",
+    "recorded_at",
+    "valid_from",
+)
 
 
 def canonical(value: Any) -> str:

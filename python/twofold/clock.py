@@ -32,6 +32,7 @@ class SystemClock:
     """The machine's wall clock, in UTC."""
 
     def now(self) -> dt.datetime:
+        """The current instant in UTC."""
         return dt.datetime.now(dt.UTC)
 
 
@@ -42,6 +43,7 @@ class ManualClock:
         self._now = from_us(to_us(start))
 
     def now(self) -> dt.datetime:
+        """The instant last set."""
         return self._now
 
     def set(self, instant: dt.datetime | str) -> None:

@@ -81,7 +81,12 @@ class Config:
         return replace(cls(), **values)._checked()
 
     def _checked(self) -> Config:
-        for name, low in (("l1_max_size", 1), ("l2_max_memories", 1), ("query_cache", 0), ("embed_threads", 1)):
+        for name, low in (
+            ("l1_max_size", 1),
+            ("l2_max_memories", 1),
+            ("query_cache", 0),
+            ("embed_threads", 1),
+        ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise InvalidInput(f"setting {name} must be a whole number of at least {low}, not {value!r}")
@@ -96,7 +101,9 @@ class Config:
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
-                raise InvalidInput(f"setting {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+                raise InvalidInput(
+                    f"setting {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
+                )
         threshold = self.l2_similarity_threshold
         if threshold is not None and not 0.0 <= threshold <= 1.0:
             raise InvalidInput(f"setting l2_similarity_threshold must be in 0..1, not {threshold!r}")

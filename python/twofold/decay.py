@@ -71,7 +71,9 @@ class DecayPolicy:
         return cls(threshold=0.0)
 
     def with_threshold(self, threshold: float) -> DecayPolicy:
+        """The same policy with another threshold."""
         return replace(self, threshold=threshold)
 
     def rates(self, memory_type: str) -> DecayRates:
+        """The rates of a memory type."""
         return self.by_type.get(memory_type, self.default)

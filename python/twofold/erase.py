@@ -143,9 +143,9 @@ def apply(writer: Writer, rows: list[Row], reason: str) -> Erasure:
     quoting = (Kind.ADD, Kind.UPDATE, Kind.FLAG)
     blank: list[int] = []
     for event in vault.store.events(tenant):
-        if event.kind in quoting and event.ordinal in gone:
-            blank.append(event.seq)
-        elif event.kind == Kind.RECEIPT and event.payload and json.loads(event.payload)["id"] in named:
+        if (event.kind in quoting and event.ordinal in gone) or (
+            event.kind == Kind.RECEIPT and event.payload and json.loads(event.payload)["id"] in named
+        ):
             blank.append(event.seq)
     event = writer.event(
         Kind.ERASE,

@@ -45,8 +45,10 @@ def explain(vault: Vault, principal: Principal, query: Query, memory_id: str) ->
             best = max(hit.parts, key=lambda n: (hit.parts[n], n), default="nothing")
             reason = f"place {place} with a score of {hit.score:.4f}, most of it from {best}"
             return Explanation(memory_id, place, reason, hit.score, layers, hit.parts, found)
-    reason = standing(vault, principal, index.view(found.trace.seq), query, memory_id)
-    if reason is None:
+    barred = standing(vault, principal, index.view(found.trace.seq), query, memory_id)
+    if barred is not None:
+        reason = barred
+    else:
         twins = dict(found.trace.dropped)
         if memory_id in twins:
             reason = f"left out: it says the same as {twins[memory_id]}"

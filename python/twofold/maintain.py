@@ -14,13 +14,14 @@ from twofold.access import Principal
 from twofold.clock import DAY, iso
 from twofold.config import Config
 from twofold.embed import Embedder
-from twofold.errors import InvalidInput, NotFound
-from twofold.index.tenant import TenantIndex, View
-from twofold.model import Batch, Generation, Kind, Row, Vectors
+from twofold.errors import InvalidInput
+from twofold.index.tenant import Mask, TenantIndex, View
+from twofold.model import Generation, Kind, Row, Vectors
 from twofold.progress import Progress
 from twofold.recall import faded_rows, strength_of
 from twofold.receipt import Receipt
 from twofold.remember import WINDOW_OVERLAP, demand, lead_in_of
+from twofold.replay import body_of
 from twofold.vault import Vault
 
 REEMBED_BATCH = 256
@@ -64,14 +65,13 @@ def log_refusal(vault: Vault, principal: Principal, action: str, detail: str) ->
         writer.event(Kind.REFUSE, payload={"action": action, "detail": detail})
 
 
-def live_rows(index: TenantIndex, view: View) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def live_rows(index: TenantIndex, view: View) -> Mask:
     """Rows that are known now and not erased; bool (rows,)."""
-    return ~view.closed & ~index.erased.view(view.rows)
+    out: Mask = ~view.closed & ~index.erased.view(view.rows)
+    return out
 
 
-def maintain(
-    vault: Vault, principal: Principal, config: Config, at: int, *, dry_run: bool
-) -> MaintainReport:
+def maintain(vault: Vault, principal: Principal, config: Config, at: int, *, dry_run: bool) -> MaintainReport:
     """Report strengths at `at`, once per UTC day into the log; archive beyond the limit if the policy says so.
 
     Strength is computed from the log at every read, so missed days lose nothing: one run catches up.
@@ -118,7 +118,13 @@ def maintain(
                     )
             writer.event(
                 Kind.MAINTAIN,
-                payload={"what": "report", "at": at, "live": len(live), "faded": len(faded), "by_type": by_type},
+                payload={
+                    "what": "report",
+                    "at": at,
+                    "live": len(live),
+                    "faded": len(faded),
+                    "by_type": by_type,
+                },
             )
     return MaintainReport(
         iso(at),
@@ -154,7 +160,8 @@ def gc(vault: Vault, principal: Principal, *, dry_run: bool, generations: bool) 
         strength = strength_of(vault.policy, index, view, rows, vault.now())
         order = np.lexsort((rows, strength))
         return [
-            (int(rows[i]), index.ids.names[index.lineage[rows[i]]], float(strength[i])) for i in order.tolist()
+            (int(rows[i]), index.ids.names[index.lineage[rows[i]]], float(strength[i]))
+            for i in order.tolist()
         ]
 
     if dry_run:
@@ -221,7 +228,9 @@ def reembed(
                 "vectors": digests,
             },
         )
-        writer.batch.generations.append(Generation(number, embedder.fingerprint, embedder.dimension, event.seq))
+        writer.batch.generations.append(
+            Generation(number, embedder.fingerprint, embedder.dimension, event.seq)
+        )
         # The commit reloads the view, which must be read with the new embedder from then on.
         vault.embedder = embedder
         rows = writer.next_ordinal
@@ -244,15 +253,14 @@ def embed_rows(embedder: Embedder, number: int, rows: Sequence[Row]) -> Vectors:
             texts.append(lead + row.content[start:stop])
             owners.append((row.ordinal, part, start, stop))
     data = embedder.embed_documents(texts) if texts else np.zeros((0, embedder.dimension), np.float32)
-    columns = np.array(owners, np.int64).reshape(-1, 4)
-    return Vectors(number, *(np.ascontiguousarray(columns[:, i]) for i in range(4)), data)
+    return Vectors.of(number, owners, data)
 
 
-def generation_digests(
-    vault: Vault, tenant: str, number: int, rows: int, last: Vectors
-) -> dict[str, str]:
-    """Per ordinal the digest of its vectors in a generation, salted by the row's own salt, which an erasure
-    destroys: afterwards the digest says nothing."""
+def generation_digests(vault: Vault, tenant: str, number: int, rows: int, last: Vectors) -> dict[str, str]:
+    """Per ordinal the digest of its vectors in a generation.
+
+    Salted by the row's own salt, which an erasure destroys: afterwards the digest says nothing.
+    """
     salts = {e.ordinal: e.salt for e in vault.store.events(tenant) if e.kind in (Kind.ADD, Kind.UPDATE)}
     out: dict[str, str] = {}
     for block in (vault.store.vectors(tenant, number, 0, rows), last):
@@ -283,14 +291,7 @@ def feedback(
 ) -> None:
     """Log a judgement of a recall's answer; ids must be among it."""
     demand(principal, "feedback", "a recall")
-    if isinstance(receipt, str):
-        kept = vault.store.receipt(principal.tenant, receipt)
-        if kept is None:
-            raise NotFound(f"no kept receipt {receipt!r} in this tenant; recall with keep=True keeps one")
-        receipt = json.loads(kept)
-    body = receipt.to_json() if isinstance(receipt, Receipt) else receipt
-    if body.get("tenant") != principal.tenant:
-        raise NotFound("the receipt belongs to another tenant")
+    body = body_of(vault, principal, receipt)
     answered = {a[0] for a in body.get("answer", ())}
     strangers = [i for i in (*useful, *useless) if i not in answered]
     if strangers:

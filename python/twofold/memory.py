@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from twofold import erase as erasing
 from twofold import explain as explaining
-from twofold import lookup, maintain, query, recall, remember, replay, transfer, verify
-from twofold.access import Grant, Principal, ROLE_TABLE, check_name, check_pattern, role_of
+from twofold import lookup, query, recall, remember, replay, transfer, verify
+from twofold import maintain as keeping
+from twofold.access import ROLE_TABLE, Grant, Principal, check_name, check_pattern, role_of
 from twofold.clock import Clock, SystemClock, monotonic, to_us
 from twofold.config import Config
 from twofold.decay import DecayPolicy
@@ -24,8 +25,8 @@ from twofold.index.filters import Filters
 from twofold.lookup import When
 from twofold.model import Memory, Role
 from twofold.query import Instant
-from twofold.receipt import Receipt
 from twofold.recall import Recall
+from twofold.receipt import Receipt
 from twofold.retrieve.profile import Profile
 from twofold.stores import open_store
 from twofold.tokens import TokenCounter, counter
@@ -54,7 +55,7 @@ def audited(method: Callable[P, R]) -> Callable[P, R]:
             return method(*args, **kwargs)
         except PermissionDenied as refused:
             mem: AgentMemory = args[0]  # type: ignore[assignment]
-            maintain.log_refusal(mem._vault, mem._principal, method.__name__, str(refused))
+            keeping.log_refusal(mem._vault, mem._principal, method.__name__, str(refused))
             raise
 
     return wrapper
@@ -79,7 +80,7 @@ class AgentMemory:
         *,
         tenant: str = "default",
         namespace: str = "default",
-        embedder: str | Embedder | None | Literal["default"] = "default",
+        embedder: str | Embedder | Literal["default"] | None = "default",
         clock: Clock | None = None,
         ids: Callable[[int], str] | None = None,
         entropy: Callable[[int], bytes] | None = None,
@@ -196,7 +197,9 @@ class AgentMemory:
         if write_quota is not None:
             write_quota = query.whole(write_quota, "write_quota", 0, 10**12)
         limits = [
-            q for q in (self._principal.write_quota, write_quota or ROLE_TABLE[role].write_quota) if q is not None
+            q
+            for q in (self._principal.write_quota, write_quota or ROLE_TABLE[role].write_quota)
+            if q is not None
         ]
         if write_quota == 0:
             limits.append(0)
@@ -222,7 +225,9 @@ class AgentMemory:
         principal = self._principal
         grant = Grant(principal.role, None, True)
         return self._handle(
-            Principal(principal.tenant, principal.agent_id, (*principal.grants, grant), principal.write_quota),
+            Principal(
+                principal.tenant, principal.agent_id, (*principal.grants, grant), principal.write_quota
+            ),
             self._namespace,
             self._own,
         )
@@ -235,7 +240,7 @@ class AgentMemory:
         return handle
 
     def _refuse(self, action: str, detail: str) -> None:
-        maintain.log_refusal(self._vault, self._principal, action, detail)
+        keeping.log_refusal(self._vault, self._principal, action, detail)
         raise PermissionDenied(f"agent {self.agent_id!r} (role {self._principal.role_name}): {detail}")
 
     def flush(self) -> None:
@@ -352,7 +357,7 @@ class AgentMemory:
         self, receipt: Receipt | str, useful: Sequence[str] = (), *, useless: Sequence[str] = ()
     ) -> None:
         """Log which of a recall's memories were useful, and which were not."""
-        maintain.feedback(self._vault, self._principal, receipt, useful, useless)
+        keeping.feedback(self._vault, self._principal, receipt, useful, useless)
 
     @audited
     def erase(self, memory_id: str, *, reason: str) -> erasing.Erasure:
@@ -436,7 +441,7 @@ class AgentMemory:
             ordinals = [h.memory.ordinal for h in found.hits]
             self._vault.note_access(self.tenant, ordinals, asked.now)
         if keep or self.config.log_recalls:
-            maintain.keep_receipt(self._vault, self._principal, found.receipt)
+            keeping.keep_receipt(self._vault, self._principal, found.receipt)
         self._vault.latency.note(1000.0 * (monotonic() - started), self.config.l2_target_ms)
         return found
 
@@ -545,25 +550,25 @@ class AgentMemory:
     # -- keeping ---------------------------------------------------------------------------------------
 
     @audited
-    def maintain(self, now: Instant | None = None, *, dry_run: bool = False) -> maintain.MaintainReport:
+    def maintain(self, now: Instant | None = None, *, dry_run: bool = False) -> keeping.MaintainReport:
         """Write out what has faded, and archive beyond max_memories if the policy says so. Idempotent per day."""
         at = self._vault.now() if now is None else to_us(now, name="now")
-        return maintain.maintain(self._vault, self._principal, self.config, at, dry_run=dry_run)
+        return keeping.maintain(self._vault, self._principal, self.config, at, dry_run=dry_run)
 
     @audited
-    def gc(self, *, dry_run: bool = True, generations: bool = False) -> maintain.GcReport:
+    def gc(self, *, dry_run: bool = True, generations: bool = False) -> keeping.GcReport:
         """Archive what has faded (preview by default); `generations` also drops old embedding generations."""
-        return maintain.gc(self._vault, self._principal, dry_run=dry_run, generations=generations)
+        return keeping.gc(self._vault, self._principal, dry_run=dry_run, generations=generations)
 
     @audited
     def reembed(
         self, embedder: str | Embedder, *, progress: bool | Callable[[int], None] = False
-    ) -> maintain.ReembedReport:
+    ) -> keeping.ReembedReport:
         """Make the vectors anew with another embedder while others keep reading and writing."""
         opened = open_embedder(embedder) if isinstance(embedder, str) else embedder
         if opened is None:
             raise InvalidInput("reembed needs an embedder")
-        return maintain.reembed(self._vault, self._principal, opened, progress=progress)
+        return keeping.reembed(self._vault, self._principal, opened, progress=progress)
 
     @audited
     def verify(self, *, expected_head: str | None = None) -> verify.VerifyReport:

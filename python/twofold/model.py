@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -105,7 +105,8 @@ class Row(NamedTuple):
 
     `lexemes` is canonical JSON {term: weighted count}; `metadata` canonical JSON; `frame` is the canonical JSON
     [entity, attribute, value] of a statement that the supersession rule understood; `traits` a bit set of what
-    the content is like (TRAIT_*). An erased row keeps its ordinal, seq, id, version, namespace and times, and nothing of its content.
+    the content is like (TRAIT_*). An erased row keeps its ordinal, seq, id, version, namespace and times, and
+    nothing of its content.
     """
 
     ordinal: int
@@ -217,6 +218,12 @@ class Vectors:
 
     def __len__(self) -> int:
         return len(self.ordinals)
+
+    @classmethod
+    def of(cls, generation: int, places: Sequence[Sequence[int]], data: npt.NDArray[np.float32]) -> Vectors:
+        """Vectors from (ordinal, part, start, stop) of each and the data, float32 (n, dim)."""
+        ordinals, parts, starts, stops = np.array(places, np.int64).reshape(-1, 4).T.copy()
+        return cls(generation, ordinals, parts, starts, stops, data)
 
 
 @dataclass(frozen=True, slots=True)

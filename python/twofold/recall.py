@@ -20,8 +20,8 @@ from twofold.clock import DAY
 from twofold.entities import query_entities
 from twofold.errors import BudgetError
 from twofold.index.tenant import TenantIndex, VectorPart, View
-from twofold.model import Memory, Row
 from twofold.lookup import memory_of, reader
+from twofold.model import Memory, Row
 from twofold.query import Query
 from twofold.receipt import Receipt, score_bits
 from twofold.retrieve import fuse, graph, lexical, pack, vector
@@ -41,7 +41,9 @@ class Hit:
     score: float
     sources: dict[str, int]
     parts: dict[str, float] = field(default_factory=dict)
-    span: tuple[int, int] | None = None  # characters of the content that matched, when it was stored in windows
+    span: tuple[int, int] | None = (
+        None  # characters of the content that matched, when it was stored in windows
+    )
     tokens: int = 0
     truncated: bool = False
 
@@ -105,9 +107,7 @@ class Recall(Sequence[Hit]):
 
     def context(self) -> str:
         """The hits as labelled text to paste as data; within the budget, labels included. "" when empty."""
-        return render.context(
-            [(h.memory, h.span) for h in self.hits], self.query.budget, self.query.counter
-        )
+        return render.context([(h.memory, h.span) for h in self.hits], self.query.budget, self.query.counter)
 
     def __repr__(self) -> str:
         return f"Recall({self.query.text!r}, hits={len(self.hits)}, tokens={self.tokens})"
@@ -140,7 +140,9 @@ def recall_at(
         scope = index.scope_mask(reach, view.rows)
         eligible, faded = eligible_rows(policy, index, view, scope, query)
         part = vector_part(vault, index, query)
-        skipped = {} if part is not None and query.vector is not None else {"vector": why_no_vector(vault, part)}
+        skipped = (
+            {} if part is not None and query.vector is not None else {"vector": why_no_vector(vault, part)}
+        )
 
         # [1] lexical, [2] graph, [3] vector
         found = {
@@ -159,7 +161,7 @@ def recall_at(
             pooled,
             layers,
             lexical.scores(view, scope, query.terms, pooled.ordinals, profile),
-            vector.scores(view, part, query.vector, pooled.ordinals, profile),
+            vector.scores(part, query.vector, pooled.ordinals, profile),
             strength_of(policy, index, view, pooled.ordinals[pooled.chosen], query.now),
             speaker_named(index, query.text),
             query.cover,
@@ -181,7 +183,10 @@ def recall_at(
             eligible=int(np.count_nonzero(eligible)),
             faded=faded,
             layers={
-                name: [(names[lineage[o]], s) for o, s in zip(c.ordinals.tolist(), c.scores.tolist(), strict=True)]
+                name: [
+                    (names[lineage[o]], s)
+                    for o, s in zip(c.ordinals.tolist(), c.scores.tolist(), strict=True)
+                ]
                 for name, c in layers.items()
             },
             ran=tuple(n for n in layers if n not in skipped),
@@ -335,8 +340,10 @@ def pack_hits(
     part: VectorPart | None,
     query: Query,
 ) -> tuple[list[Hit], int, str | None]:
-    """Fetch what fits: at most k memories within the budget. Also how many the budget left out, and the id
-    of a first memory that had to be truncated."""
+    """Fetch what fits: at most k memories within the budget.
+
+    Also how many the budget left out, and the id of a first memory that had to be truncated.
+    """
     index = view.index
     ordinals = best.ordinals.tolist()
     if query.budget is None:
@@ -402,9 +409,7 @@ def make_receipt(
     )
 
 
-def standing(
-    vault: Vault, principal: Principal, view: View, query: Query, memory_id: str
-) -> str | None:
+def standing(vault: Vault, principal: Principal, view: View, query: Query, memory_id: str) -> str | None:
     """Why a memory could not be an answer at all; None when it was eligible."""
     index = view.index
     with index.lock:

@@ -110,9 +110,7 @@ def remember(
     return memories(vault, principal.tenant, index.view(), [s.ordinal for s in stored], vault.now())
 
 
-def preview(
-    vault: Vault, principal: Principal, namespace: str, item: Mapping[str, Any]
-) -> list[Decision]:
+def preview(vault: Vault, principal: Principal, namespace: str, item: Mapping[str, Any]) -> list[Decision]:
     """The supersessions that storing this would cause. Nothing is written."""
     draft = validate(vault, principal, namespace, item)
     index = vault.index(principal.tenant)
@@ -319,9 +317,7 @@ def sees(principal: Principal, known: Known) -> bool:
 
 def may_close(principal: Principal, known: Known) -> bool:
     """Whether this writer may end the row's validity by a newer fact."""
-    return (
-        sees(principal, known) and principal.may("supersede") and principal.writes(known.namespace, None)
-    )
+    return sees(principal, known) and principal.may("supersede") and principal.writes(known.namespace, None)
 
 
 def check_parents(principal: Principal, ledger: Ledger, draft: Draft) -> None:
@@ -335,8 +331,11 @@ def check_parents(principal: Principal, ledger: Ledger, draft: Draft) -> None:
 
 
 def duplicate_of(principal: Principal, ledger: Ledger, draft: Draft) -> Known | None:
-    """The row that already says this: known and valid now, visible to the writer, and equal in tenant,
-    namespace, visibility (author too if private), key, speaker, session, event date, valid_from and content."""
+    """The row that already says this, if there is one.
+
+    It is known and valid now, visible to the writer, and equal in tenant, namespace, visibility (author too if
+    private), key, speaker, session, event date, valid_from and content.
+    """
     if draft.supersedes or draft.valid_to is not None:
         return None
     for known in reversed(ledger.same_hash(draft.namespace, draft.content_hash)):
@@ -439,7 +438,7 @@ def lead_in_of(event_at: int | None, speaker: str | None) -> str:
 
 
 def instant_in_words(us: int) -> str:
-    """ "1:56 pm on 8 May, 2023", or "8 May, 2023" at midnight: the words that questions about a time use."""
+    """An instant in the words that questions about a time use: 1:56 pm on 8 May, 2023 (midnight: the day only)."""
     day = from_us(us)
     date = f"{day.day} {_MONTHS[day.month - 1]}, {day.year}"
     if us % DAY == 0:
@@ -487,11 +486,11 @@ def supersessions(
         if known.ordinal not in taken:
             taken.add(known.ordinal)
             at = max(start, known.valid_from)
-            decisions.append(
-                Decision("explicit", known.id, known.ordinal, new_id, at, "named by the writer")
-            )
+            decisions.append(Decision("explicit", known.id, known.ordinal, new_id, at, "named by the writer"))
     if draft.key is not None:
-        rivals = [k for k in ledger.same_key(draft.namespace, draft.key) if k.content_hash != draft.content_hash]
+        rivals = [
+            k for k in ledger.same_key(draft.namespace, draft.key) if k.content_hash != draft.content_hash
+        ]
         decisions += by_time("key", principal, rivals, taken, new_id, new_ordinal, start, draft)
     if draft.frame is not None and vault.auto_supersede:
         rivals, unsure = [], []
@@ -533,7 +532,10 @@ def by_time(
         if known.closed or known.ordinal in taken or not sees(principal, known):
             continue
         if known.valid_from > start:
-            if following is None or (known.valid_from, known.ordinal) < (following.valid_from, following.ordinal):
+            if following is None or (known.valid_from, known.ordinal) < (
+                following.valid_from,
+                following.ordinal,
+            ):
                 following = known
             continue
         if known.valid_to <= start:
@@ -742,7 +744,9 @@ def forget(vault: Vault, principal: Principal, memory_id: str) -> Memory:
         if known.closed:
             raise NotFound(f"{memory_id!r} is forgotten already")
         check_quota(writer)
-        writer.event(Kind.FORGET, namespace=known.namespace, ordinal=known.ordinal, payload={"rule": "forget"})
+        writer.event(
+            Kind.FORGET, namespace=known.namespace, ordinal=known.ordinal, payload={"rule": "forget"}
+        )
     view = vault.index(principal.tenant).view()
     return memories(vault, principal.tenant, view, [known.ordinal], vault.now())[0]
 
@@ -757,7 +761,9 @@ def restore(vault: Vault, principal: Principal, memory_id: str) -> Memory:
         known_axis = [c for c in standing if c.axis == "known"]
         chosen = known_axis or [c for c in standing if c.axis == "valid"]
         if not chosen:
-            raise InvalidInput(f"{memory_id!r} is neither forgotten nor superseded; there is nothing to restore")
+            raise InvalidInput(
+                f"{memory_id!r} is neither forgotten nor superseded; there is nothing to restore"
+            )
         check_quota(writer)
         writer.event(
             Kind.RESTORE,
@@ -807,13 +813,11 @@ def supersede(
     return decision
 
 
-def link(
-    vault: Vault, principal: Principal, a: str, b: str, relation: str, weight: float
-) -> None:
+def link(vault: Vault, principal: Principal, a: str, b: str, relation: str, weight: Any) -> None:
     """Relate two memories; the relation is an edge of the graph."""
     demand(principal, "link", f"{a!r} and {b!r}")
-    relation = optional_text(relation, "relation") or ""
-    if not relation or len(relation) > MAX_RELATION:
+    relation = text.validate_text(relation, "relation").strip()
+    if len(relation) > MAX_RELATION:
         raise InvalidInput(f"relation must be 1 to {MAX_RELATION} characters, not {relation!r}")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
         raise InvalidInput(f"weight must be a finite number, not {weight!r}")
@@ -842,7 +846,7 @@ def link(
 def flag(vault: Vault, principal: Principal, memory_id: str, reason: str) -> None:
     """Ask for a review of a memory; the request is in the log."""
     demand(principal, "flag", repr(memory_id))
-    reason = optional_text(reason, "reason") or ""
+    reason = text.validate_text(reason, "reason").strip()
     with vault.write(principal) as writer:
         known = find(principal, Ledger(writer.index), memory_id)
         check_quota(writer)

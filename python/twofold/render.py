@@ -20,7 +20,10 @@ _BREAKS: Final = {ord(c): " ⏎ " for c in "\n\v\f\x85\u2028\u2029"} | {ord("\r"
 def escape(text: str) -> str:
     """One line without control characters; the marks of recalled text are defused inside content."""
     text = text.translate(_BREAKS)
-    text = "".join(c if c == "\t" or unicodedata.category(c) not in ("Cc", "Cf") or c in "\u200c\u200d" else " " for c in text)
+    text = "".join(
+        c if c == "\t" or unicodedata.category(c) not in ("Cc", "Cf") or c in "\u200c\u200d" else " "
+        for c in text
+    )
     return text.replace("⟦", "[").replace("⟧", "]").replace(HEADER, "(recalled memories)").replace(FOOTER, "")
 
 
@@ -77,8 +80,6 @@ def recalled_ids(text: str) -> list[str]:
 def without_recalled(text: str) -> str:
     """The text with recalled blocks cut out: what is left is the writer's own."""
     own = [
-        part
-        for part in text.split("\n")
-        if part.strip() not in (HEADER, FOOTER) and not _MARKED.match(part)
+        part for part in text.split("\n") if part.strip() not in (HEADER, FOOTER) and not _MARKED.match(part)
     ]
     return "\n".join(own).strip()

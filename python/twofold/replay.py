@@ -30,14 +30,7 @@ class Replay:
 
 def replay(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, Any] | str) -> Replay:
     """Evaluate a receipt. NotFound, PermissionDenied (another tenant or agent), ReplayUnsupported (other rules)."""
-    if isinstance(receipt, str):
-        text = vault.store.receipt(principal.tenant, receipt)
-        if text is None:
-            raise NotFound(f"no kept receipt {receipt!r} in this tenant; recall with keep=True keeps one")
-        receipt = json.loads(text)
-    body = receipt.to_json() if isinstance(receipt, Receipt) else dict(receipt)
-    if body.get("tenant") != principal.tenant:
-        raise PermissionDenied("the receipt belongs to another tenant")
+    body = body_of(vault, principal, receipt)
     if body.get("agent_id") != principal.agent_id and not principal.may("audit"):
         raise PermissionDenied(f"the receipt belongs to agent {body.get('agent_id')!r}")
     if body.get("erased"):
@@ -49,6 +42,20 @@ def replay(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, A
             "replay it with the version of Twofold that made it"
         )
     return compare(vault, asked)
+
+
+def body_of(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, Any] | str) -> dict[str, Any]:
+    """A receipt's JSON values, from the receipt itself, its JSON, or the id of a kept one, of this tenant."""
+    if isinstance(receipt, str):
+        text = vault.store.receipt(principal.tenant, receipt)
+        if text is None:
+            raise NotFound(f"no kept receipt {receipt!r} in this tenant; recall with keep=True keeps one")
+        body: dict[str, Any] = json.loads(text)
+    else:
+        body = receipt.to_json() if isinstance(receipt, Receipt) else dict(receipt)
+    if body.get("tenant") != principal.tenant:
+        raise PermissionDenied("the receipt belongs to another tenant")
+    return body
 
 
 def compare(vault: Vault, asked: StoredReceipt) -> Replay:

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +42,7 @@ def chunks(
     items: Iterable[Any], size: int, progress: bool | Callable[[int], None]
 ) -> Iterator[tuple[list[Any], Callable[[int], None]]]:
     """Cut an iterable into lists; each comes with the function to report the number done."""
-    total = len(items) if hasattr(items, "__len__") else None
+    total = len(items) if isinstance(items, Sized) else None
     bar = Progress("storing", total, progress)
     it = iter(items)
     while chunk := list(itertools.islice(it, size)):
@@ -56,7 +56,7 @@ def export_json(vault: Vault, principal: Principal, path: Path, *, vectors: bool
     vault.flush(principal.tenant)
     lines = _whole(vault, principal, vectors) if principal.is_owner else _visible(vault, principal)
     count = 0
-    handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             for line in lines:
@@ -189,10 +189,12 @@ def import_json(
     if header is None or header.get("format") != FORMAT:
         raise InvalidInput(f"{path} is not a Twofold export; its first line must say so")
     if header.get("version", 0) > VERSION:
-        raise InvalidInput(f"{path} is of export version {header['version']}; this Twofold reads up to {VERSION}")
+        raise InvalidInput(
+            f"{path} is of export version {header['version']}; this Twofold reads up to {VERSION}"
+        )
     empty = vault.store.head(principal.tenant).seq == 0
     if header["kind"] == "log" and empty:
-        return _import_log(vault, principal, lines, header, dry_run, progress)
+        return _import_log(vault, principal, lines, header, dry_run)
     return _import_memories(vault, principal, namespace, lines, dry_run, progress)
 
 
@@ -202,7 +204,6 @@ def _import_log(
     lines: Iterator[dict[str, Any]],
     header: dict[str, Any],
     dry_run: bool,
-    progress: bool | Callable[[int], None],
 ) -> ImportReport:
     """Reproduce the log as it was: same sequence numbers, same hashes. All or nothing, in one transaction."""
     batch = Batch()
@@ -210,10 +211,9 @@ def _import_log(
     for line in lines:
         if "event" in line:
             e = line["event"]
-            batch.events.append(Event(*e[:8], bytes.fromhex(e[8]), bytes.fromhex(e[9]), bytes.fromhex(e[10])))
+            batch.events.append(Event._make([*e[:8], *(bytes.fromhex(x) for x in e[8:11])]))
         elif "row" in line:
-            values = [tuple(v) if isinstance(v, list) else v for v in line["row"]]
-            batch.rows.append(Row(*values))
+            batch.rows.append(_row(line["row"]))
         elif "vector" in line:
             vectors.setdefault(line["vector"][0], []).append(line["vector"])
         elif "receipt" in line:
@@ -234,9 +234,7 @@ def _import_log(
     batch.generations = [Generation(*g) for g in header["generations"]]
     for number, found in vectors.items():
         data = np.stack([np.frombuffer(b64decode(v[5]), "<f4").astype(np.float32) for v in found])
-        columns = np.array([v[1:5] for v in found], np.int64)
-        batch.vectors.append(Vectors(number, *(np.ascontiguousarray(columns[:, i]) for i in range(4)), data))
-    batch.erase_rows = []
+        batch.vectors.append(Vectors.of(number, [v[1:5] for v in found], data))
     report = ImportReport(len(batch.rows), len(batch.events), True, not dry_run)
     if dry_run:
         return report
@@ -263,7 +261,7 @@ def _import_memories(
         if "memory" in line:
             items.append(_item(line["memory"]))
         elif "row" in line:
-            row = Row(*(tuple(v) if isinstance(v, list) else v for v in line["row"]))
+            row = _row(line["row"])
             if not row.erased:
                 items.append(_row_item(row))
     if dry_run:
@@ -277,6 +275,10 @@ def _import_memories(
 _COPIED: Final = (
     "content memory_type namespace tags entities key confidence pinned speaker visibility source_id session_id"
 ).split()
+
+
+def _row(values: list[Any]) -> Row:
+    return Row._make(tuple(v) if isinstance(v, list) else v for v in values)
 
 
 def _item(memory: dict[str, Any]) -> dict[str, Any]:

@@ -233,7 +233,9 @@ class Vault:
             return
         with index.lock:
             if index.seq == batch.events[0].seq - 1 and not batch.erase_rows and not batch.generations:
-                changes = Changes(head, batch.events, [index_row(r) for r in batch.rows], index.generations, [])
+                changes = Changes(
+                    head, batch.events, [index_row(r) for r in batch.rows], index.generations, []
+                )
                 index.apply(changes)
                 for vectors in batch.vectors:
                     index.add_vectors(vectors)
@@ -285,7 +287,9 @@ class Writer:
         payload: Any = None,
     ) -> Event:
         """Append an event that adds no row."""
-        return self._append(kind, at, namespace, ordinal, payload, None, "", self.vault.entropy(audit.SALT_BYTES))
+        return self._append(
+            kind, at, namespace, ordinal, payload, None, "", self.vault.entropy(audit.SALT_BYTES)
+        )
 
     def row(self, kind: Kind, row: Row, vectors: Vectors | None, *, payload: Any = None) -> Event:
         """Append a row (its seq and ordinal must be `next_seq` and `next_ordinal`) with its vectors."""

@@ -87,10 +87,17 @@ def verify(vault: Vault, principal: Principal, *, expected_head: str | None = No
     if expected_head is not None:
         seq, _, digest_hex = expected_head.partition(":")
         if not seq.isdigit() or heads.get(int(seq)) != digest_hex:
-            problems.append(f"the log does not contain the expected head {expected_head}: its tail was cut or redone")
+            problems.append(
+                f"the log does not contain the expected head {expected_head}: its tail was cut or redone"
+            )
     problems += store.check(tenant)
     return VerifyReport(
-        not problems, len(events), len(rows), len(erased_rows), f"{head.seq}:{head.hash.hex()}", tuple(problems)
+        not problems,
+        len(events),
+        len(rows),
+        len(erased_rows),
+        f"{head.seq}:{head.hash.hex()}",
+        tuple(problems),
     )
 
 
@@ -124,9 +131,7 @@ def broken_generation(
     return out
 
 
-def audit_log(
-    vault: Vault, principal: Principal, after: int, limit: int | None
-) -> list[dict[str, Any]]:
+def audit_log(vault: Vault, principal: Principal, after: int, limit: int | None) -> list[dict[str, Any]]:
     """The log as JSON values."""
     demand(principal, "audit", "the log")
     return [event_json(e) for e in vault.store.events(principal.tenant, after, limit)]
@@ -144,10 +149,13 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
         {
             "name": "index",
             "ok": not differences,
-            "detail": "; ".join(differences) or f"{index.rows} rows at seq {index.seq}, equal to the rows stored",
+            "detail": "; ".join(differences)
+            or f"{index.rows} rows at seq {index.seq}, equal to the rows stored",
         }
     )
-    checks.append({"name": "core", "ok": True, "detail": f"kernel {_core.kernel()}, can run {_core.kernels()}"})
+    checks.append(
+        {"name": "core", "ok": True, "detail": f"kernel {_core.kernel()}, can run {_core.kernels()}"}
+    )
     generation = index.current_generation()
     if vault.embedder is None:
         checks.append({"name": "embedder", "ok": True, "detail": "none: words and relations only"})
@@ -193,7 +201,11 @@ def stats(vault: Vault, principal: Principal, config: Config) -> dict[str, Any]:
     with index.lock:
         view = index.view()
         mask = index.scope_mask(reader(principal, EVERYTHING), view.rows) & ~view.closed
-        valid = mask & (view.valid_to > vault.now()) & (index.valid_from.view(view.rows) <= max(vault.now(), view.recorded_at))
+        valid = (
+            mask
+            & (view.valid_to > vault.now())
+            & (index.valid_from.view(view.rows) <= max(vault.now(), view.recorded_at))
+        )
         rows = np.flatnonzero(mask)
         types = np.bincount(index.type.view(view.rows)[rows], minlength=len(index.types))
         spaces = np.bincount(index.namespace.view(view.rows)[rows], minlength=len(index.namespaces))
@@ -215,7 +227,8 @@ def stats(vault: Vault, principal: Principal, config: Config) -> dict[str, Any]:
             out |= {
                 "seq": view.seq,
                 "versions": view.rows,
-                "vectors": 0 if generation is None or generation.number not in index.vectors
+                "vectors": 0
+                if generation is None or generation.number not in index.vectors
                 else len(index.vectors[generation.number].ordinals),
                 "embedder": None if generation is None else generation.fingerprint,
                 "bytes": vault.store.size(principal.tenant),

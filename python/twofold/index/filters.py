@@ -109,7 +109,8 @@ class Filters:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Filters:
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        fixed: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**fixed)
 
     def mask(self, index: TenantIndex, rows: int) -> Mask | None:
         """Rows that pass, bool (rows,); None when nothing is asked."""

@@ -312,9 +312,7 @@ class TenantIndex:
         if not edges:
             return
         src, dst, weight, seq = zip(*edges, strict=True)
-        self.graph.add_edges(
-            np.array(src, np.uint32), np.array(dst, np.uint32), np.array(weight, np.float32)
-        )
+        self.graph.add_edges(np.array(src, np.uint32), np.array(dst, np.uint32), np.array(weight, np.float32))
         self.edge_seq.extend(seq)
         self.edges.extend((a, b, w) for a, b, w, _ in edges)
 
@@ -335,7 +333,9 @@ class TenantIndex:
             )
         elif kind in (Kind.FORGET, Kind.ARCHIVE):
             assert event.ordinal is not None
-            self._close(Closing(event.seq, event.ordinal, "known", event.at, None, kind, data.get("rule", "")))
+            self._close(
+                Closing(event.seq, event.ordinal, "known", event.at, None, kind, data.get("rule", ""))
+            )
         elif kind == Kind.RESTORE:
             for seq in data["voids"]:
                 self.voids[seq] = event.seq
@@ -460,7 +460,7 @@ class TenantIndex:
         lineage = self.ids.get(memory_id)
         return None if lineage < 0 else self.versions[lineage][-1]
 
-    def scope_mask(self, reach: Reach, rows: int, *, key: Any = None) -> Mask:
+    def scope_mask(self, reach: Reach, rows: int) -> Mask:
         """Rows below `rows` that the reach may see, erased ones left out; bool (rows,). Cached."""
         cache_key = ("scope", reach, rows, len(self.erasures))
         mask = self._masks.get(cache_key)
@@ -509,10 +509,10 @@ class View:
         self.index = index
         self.seq = seq
         head = seq >= index.seq
-        self.rows = (
-            index.rows if head else int(np.searchsorted(index.row_seq.view(), seq, "right"))
+        self.rows = index.rows if head else int(np.searchsorted(index.row_seq.view(), seq, "right"))
+        self.edges = (
+            len(index.edge_seq) if head else int(np.searchsorted(index.edge_seq.view(), seq, "right"))
         )
-        self.edges = len(index.edge_seq) if head else int(np.searchsorted(index.edge_seq.view(), seq, "right"))
         if head:
             # Copies: a later closing must not change what this view says.
             self.valid_to = index.valid_to.view(self.rows).copy()
@@ -539,11 +539,11 @@ class View:
 
     def closings_of(self, ordinal: int) -> list[Closing]:
         """The closing events of a row that stand in this view, in order."""
-        return [
-            c for c in self.index.closings.get(ordinal, ()) if c.seq <= self.seq and not self.voided(c)
-        ]
+        return [c for c in self.index.closings.get(ordinal, ()) if c.seq <= self.seq and not self.voided(c)]
 
-    def accesses(self, now: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def accesses(
+        self, now: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Per lineage: accesses, last access (-OPEN: never), accesses in the 24 h before `now`."""
         index = self.index
         lineages = len(index.ids)

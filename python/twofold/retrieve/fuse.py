@@ -65,7 +65,12 @@ def _places(ordinals: Ordinals, wanted: Ordinals) -> npt.NDArray[np.int64]:
 
 
 def relevance(
-    pooled: Pool, layers: dict[str, Candidates], lexical: Scores, cosine: Scores, cover: float, profile: Profile
+    pooled: Pool,
+    layers: dict[str, Candidates],
+    lexical: Scores,
+    cosine: Scores,
+    cover: float,
+    profile: Profile,
 ) -> dict[str, Scores]:
     """The addends of relevance for every row of the pool."""
     chosen = pooled.chosen
@@ -75,7 +80,8 @@ def relevance(
             if weight and name in layers:
                 rank = np.arange(1, len(layers[name].ordinals) + 1)
                 # Scaled so that a first rank counts as much as a best score does in score fusion.
-                ranked = Candidates(layers[name].ordinals, weight * (profile.rrf_k + 1.0) / (profile.rrf_k + rank))
+                ranks: Scores = weight * (profile.rrf_k + 1.0) / (profile.rrf_k + rank)
+                ranked = Candidates(layers[name].ordinals, ranks)
                 parts[name] = _spread(pooled.ordinals, ranked)
         return parts
     if profile.lexical_weight:
@@ -84,7 +90,7 @@ def relevance(
     if profile.vector_weight:
         if profile.fusion == "max":
             best = cosine[chosen].max(initial=0.0)
-            shown = np.maximum(cosine, 0.0) / best if best > 0 else np.zeros(len(cosine))
+            shown: Scores = np.maximum(cosine, 0.0) / best if best > 0 else np.zeros(len(cosine))
         else:
             # The mean only sets the zero that a missing neighbour or session counts.
             mean = cosine[chosen].sum() / len(chosen) if len(chosen) else 0.0
@@ -121,7 +127,8 @@ def neighbours(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scor
         + profile.answer_weight * asked * score(previous)
     )
     has_role = index.role.view(view.rows)[rows] > 0
-    return gate * np.where(has_role, profile.role_next_weight * score(following), turn)
+    out: Scores = gate * np.where(has_role, profile.role_next_weight * score(following), turn)
+    return out
 
 
 def session(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:

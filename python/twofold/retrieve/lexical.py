@@ -41,8 +41,11 @@ def scores(view: View, scope: Mask, terms: Sequence[str], ordinals: Ordinals, pr
 
 
 def tags(view: View, mask: Mask, query: str, profile: Profile) -> Candidates:
-    """Rows whose tags the query names: the sum over its tags of the match's score (1 for exact) times the
-    tag's rarity among the rows of `mask`, scaled to at most 1."""
+    """Rows whose tags the query names.
+
+    The sum over a row's tags of the match's score (1 for exact) times the tag's rarity among the rows of `mask`,
+    scaled to at most 1.
+    """
     index = view.index
     total: dict[int, float] = {}
     for tag, quality in index.tag_matcher.match(query):
@@ -56,5 +59,7 @@ def tags(view: View, mask: Mask, query: str, profile: Profile) -> Candidates:
             total[ordinal] = total.get(ordinal, 0.0) + weight
     if not total:
         return NOTHING
-    found = ordered(np.array(list(total), np.int64), np.array(list(total.values()), np.float64), profile.depth)
+    found = ordered(
+        np.array(list(total), np.int64), np.array(list(total.values()), np.float64), profile.depth
+    )
     return Candidates(found.ordinals, found.scores / found.scores[0])

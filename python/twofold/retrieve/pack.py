@@ -43,9 +43,11 @@ def diversify(
     ordinals = candidates.ordinals.tolist()
     by_vector = part is not None and profile.duplicate_threshold <= 1.0
     n = len(ordinals) if deep else min(len(ordinals), 4 * k)
-    vectors = best_vectors(part, candidates.ordinals[:n]) if part is not None and n and (
-        by_vector or profile.mmr_lambda is not None
-    ) else None
+    vectors = (
+        best_vectors(part, candidates.ordinals[:n])
+        if part is not None and n and (by_vector or profile.mmr_lambda is not None)
+        else None
+    )
     near = (
         _core.near_duplicates(vectors, profile.duplicate_threshold).tolist()
         if vectors is not None and by_vector

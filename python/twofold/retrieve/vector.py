@@ -39,7 +39,6 @@ def search(
 
 
 def scores(
-    view: View,
     part: VectorPart | None,
     query: npt.NDArray[np.float32] | None,
     ordinals: Ordinals,
