@@ -76,7 +76,7 @@ void bind_graph(py::module_& m) {
              py::arg("limit") = py::none(),
              "Nodes within hops of the seeds: (nodes uint32, hops int32) ordered by (hop, node).")
         .def("personalized", &personalized, py::arg("seeds").noconvert(), py::arg("seed_weights").noconvert(),
-             py::kw_only(), py::arg("alpha") = 0.15, py::arg("epsilon") = 1e-5,
+             py::kw_only(), py::arg("alpha") = 0.15, py::arg("epsilon") = 1e-4,
              py::arg("prefix") = py::none(), py::arg("mask").noconvert() = py::none(),
              py::arg("limit") = py::none(),
              "Personalised PageRank by forward push: (nodes uint32, scores float64), best first.")

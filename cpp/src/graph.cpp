@@ -349,7 +349,7 @@ std::vector<double> pagerank(std::size_t n, std::span<const std::uint32_t> src,
         float weight;
     };
     const bool both = !rule.directed;
-    std::vector<std::uint32_t> offsets(n + 1, 0);
+    std::vector<std::uint32_t> lengths(n, 0);
     std::vector<double> outgoing(n, 0.0);
     const auto each_arc = [&](auto visit) {
         for (std::size_t e = 0; e < src.size(); ++e) {
@@ -358,12 +358,27 @@ std::vector<double> pagerank(std::size_t n, std::span<const std::uint32_t> src,
         }
     };
     each_arc([&](std::uint32_t from, std::uint32_t to, float w) {
-        ++offsets[to + std::size_t{1}];
+        ++lengths[to];
         outgoing[from] += static_cast<double>(w);
     });
-    for (std::size_t i = 0; i < n; ++i) offsets[i + 1] += offsets[i];
-    std::vector<In> arcs(offsets[n]);
-    std::vector<std::uint32_t> at(offsets.begin(), offsets.end() - 1);
+    // Rows lie in the order of their length, nodes ascending: loops of equal length in a row are predicted.
+    std::vector<std::uint32_t> order(n);
+    {
+        const std::uint32_t longest = *std::max_element(lengths.begin(), lengths.end());
+        std::vector<std::uint32_t> place(longest + std::size_t{2}, 0);
+        for (std::size_t i = 0; i < n; ++i) ++place[lengths[i] + std::size_t{1}];
+        for (std::size_t length = 0; length <= longest; ++length) place[length + 1] += place[length];
+        for (std::size_t i = 0; i < n; ++i) order[place[lengths[i]]++] = static_cast<std::uint32_t>(i);
+    }
+    std::vector<std::uint32_t> at(n);
+    std::vector<std::uint32_t> ends(n);  // of the row of order[i]
+    std::uint32_t end = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        at[order[i]] = end;
+        end += lengths[order[i]];
+        ends[i] = end;
+    }
+    std::vector<In> arcs(end);
     each_arc([&](std::uint32_t from, std::uint32_t to, float w) { arcs[at[to]++] = {from, w}; });
     std::vector<std::uint32_t> dangling;
     for (std::size_t i = 0; i < n; ++i) {
@@ -373,21 +388,21 @@ std::vector<double> pagerank(std::size_t n, std::span<const std::uint32_t> src,
     const auto count = static_cast<double>(n);
     std::vector<double> rank(n, 1.0 / count);
     std::vector<double> share(n);
+    std::vector<double> next(n);
     for (std::size_t iteration = 0; iteration < rule.max_iterations; ++iteration) {
         double lost = 0.0;
         for (const std::uint32_t node : dangling) lost += rank[node];
         for (std::size_t i = 0; i < n; ++i) share[i] = outgoing[i] > 0.0 ? rank[i] / outgoing[i] : 0.0;
         const double base = (1.0 - rule.damping) / count + rule.damping * (lost / count);
-        double change[4] = {};  // node i adds to lane i % 4; the lanes are folded at the end
+        std::size_t a = 0;
         for (std::size_t i = 0; i < n; ++i) {
             double sum = 0.0;
-            for (std::size_t a = offsets[i]; a < offsets[i + 1]; ++a) {
-                sum += share[arcs[a].node] * static_cast<double>(arcs[a].weight);
-            }
-            const double next = base + rule.damping * sum;
-            change[i % 4] += std::abs(next - rank[i]);
-            rank[i] = next;
+            for (; a < ends[i]; ++a) sum += share[arcs[a].node] * static_cast<double>(arcs[a].weight);
+            next[order[i]] = base + rule.damping * sum;
         }
+        double change[4] = {};  // node i adds to lane i % 4; the lanes are folded at the end
+        for (std::size_t i = 0; i < n; ++i) change[i % 4] += std::abs(next[i] - rank[i]);
+        rank.swap(next);
         if ((change[0] + change[1]) + (change[2] + change[3]) <= rule.tolerance) break;
     }
     return rank;
