@@ -56,7 +56,7 @@ class Endpoint:
         # A client that gave up leaves a broken pipe behind; that is no news.
         self.server.handle_error = lambda *_: None  # type: ignore[method-assign]
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         self.thread.start()
 
     def fail(self, status: int, text: str = "", **headers: str) -> None:
