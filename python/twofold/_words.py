@@ -129,7 +129,8 @@ NOT_NAMES: Final = frozenset(
     january february march april may june july august september october november december jan feb
     mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday
     mon tue tues wed thu thur thurs fri sat sun am pm a.m p.m ok okay tv id ids ps fyi btw omg lol
-    asap tbd todo faq eta rsvp bc ad aka etc vs ip url uri mr mrs ms dr prof sir i i'm i'd i'll i've mom dad mum
+    asap tbd todo faq eta rsvp bc ad aka etc vs ip url uri mr mrs ms dr prof sir
+    i mom dad mum
     """.split()
 )
 

@@ -186,7 +186,7 @@ _QUOTED_RULES: Final = (
 _WORD_RULES: Final = (
     (
         "url",
-        r"""(?:https?|s?ftps?|ssh|git|file|wss?|[sg][s3]|postgres(?:ql)?|mysql|redis|mongodb)://[^\s<>"'`，。；）\])]++""",
+        r"""(?:https?|s?ftps?|ssh|git|file|wss?|s3|gs|postgres(?:ql)?|mysql|redis|mongodb)://[^\s<>"'`，。；）\])]++""",
     ),
     ("email", r"[A-Za-z0-9_][A-Za-z0-9_.%+-]{0,63}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)++"),
     ("ip", r"(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9_]|\.\d)"),
