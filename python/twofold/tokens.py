@@ -44,8 +44,10 @@ class EstimateCounter:
             return 0
         classes = text.encode("utf-8", "surrogatepass").translate(_CLASS, _CONTINUATION)
         total = 0
-        for pattern, weight in _ASCII_WEIGHTS if text.isascii() else _WEIGHTS:
-            total += weight * classes.count(pattern)
+        for guard, weights in _ASCII_WEIGHTS if text.isascii() else _WEIGHTS:
+            if guard in classes:
+                for pattern, weight in weights:
+                    total += weight * classes.count(pattern)
         return -(-total // 100) or 1
 
 
@@ -65,44 +67,36 @@ def _byte_class(byte: int) -> str:
 _CLASS: Final = "".join(map(_byte_class, range(256))).encode()
 _CONTINUATION: Final = bytes(range(0x80, 0xC0))
 
-# Hundredths of a token for each occurrence of a class or of two classes in a row ("sl": a word begins after
-# a space). Fitted by non-negative least squares on relative errors; never negative, so counting is monotone.
+# Hundredths of a token for each occurrence of a class or of classes in a row ("sl": a word begins after a
+# space), grouped by a class that all of a group contain, so that most groups are skipped. Fitted by
+# non-negative least squares on relative errors; never negative, so counting is monotone.
 _ASCII_WEIGHTS: Final = (
-    (b"l", 6),
-    (b"sl", 77),
-    (b"pl", 73),
-    (b"nl", 66),
-    (b"dl", 72),
-    (b"ul", 45),
-    (b"su", 57),
-    (b"lu", 66),
-    (b"uu", 47),
-    (b"du", 201),
-    (b"d", 43),
-    (b"sd", 108),
-    (b"ld", 62),
-    (b"ud", 154),
-    (b"p", 55),
-    (b"ps", 34),
-    (b"sp", 57),
-    (b"ns", 50),
-    (b"s" * 16, 100),
-    (b"n" * 8, 100),
+    (b"l", ((b"l", 6), (b"sl", 77), (b"pl", 73))),
+    (b"u", ((b"ul", 45), (b"su", 57), (b"lu", 66), (b"uu", 47))),
+    (b"d", ((b"d", 43), (b"dl", 72), (b"du", 201), (b"sd", 108), (b"ld", 62), (b"ud", 154))),
+    (b"p", ((b"p", 55), (b"ps", 34), (b"sp", 57))),
+    (b"n", ((b"nl", 66), (b"ns", 50), (b"n" * 8, 100))),
+    (b"s" * 16, ((b"s" * 16, 100),)),
 )
 _WEIGHTS: Final = (
     *_ASCII_WEIGHTS,
-    (b"a", 140),
-    (b"g", 75),
-    (b"y", 40),
-    (b"r", 60),
-    (b"i", 70),
-    (b"v", 50),
-    (b"q", 150),
-    (b"k", 80),
-    (b"h", 105),
-    (b"o", 90),
-    (b"f", 90),
-    (b"e", 200),
+    *(
+        (script, ((script, weight),))
+        for script, weight in (
+            (b"a", 140),
+            (b"g", 75),
+            (b"y", 40),
+            (b"r", 60),
+            (b"i", 70),
+            (b"v", 50),
+            (b"q", 150),
+            (b"k", 80),
+            (b"h", 105),
+            (b"o", 90),
+            (b"f", 90),
+            (b"e", 200),
+        )
+    ),
 )
 
 
