@@ -27,6 +27,7 @@ from twofold._words import (
 
 __all__ = ["Entity", "Gazetteer", "NameSet", "entities", "entity_key", "entity_units", "query_entities"]
 
+RULES: Final = "entities/1"  # part of the algorithm fingerprint: raise it with every change of the rules
 MAX_NAME: Final = 80  # characters; a longer find is no name
 
 

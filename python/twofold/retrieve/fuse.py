@@ -90,7 +90,7 @@ def relevance(
     if profile.vector_weight:
         if profile.fusion == "max":
             best = cosine[chosen].max(initial=0.0)
-            shown: Scores = np.maximum(cosine, 0.0) / best if best > 0 else np.zeros(len(cosine))
+            shown = np.maximum(cosine, 0.0) / (best if best > 0 else 1.0)
         else:
             # The mean only sets the zero that a missing neighbour or session counts.
             mean = cosine[chosen].sum() / len(chosen) if len(chosen) else 0.0
