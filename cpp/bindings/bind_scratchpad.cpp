@@ -19,7 +19,9 @@ using twofold::Scratchpad;
 
 struct PadObject {
     PyObject_HEAD Scratchpad* pad;
-    PyObject* clock;  // nullptr: the steady clock
+    PyObject* clock;    // nullptr: the steady clock
+    PyObject* names;    // set of keys that belong to the context, or nullptr
+    PyObject* context;  // dict of their values: outside of the LRU order and the time to live
 };
 
 // With the GIL held there is nothing to lock, and nothing that a fork could leave locked.
@@ -239,6 +241,8 @@ int pad_traverse(PyObject* object_self, visitproc visit, void* arg) {
     PadObject* self = as_pad(object_self);
     Py_VISIT(Py_TYPE(object_self));
     Py_VISIT(self->clock);
+    Py_VISIT(self->names);
+    Py_VISIT(self->context);
     if (self->pad == nullptr) return 0;
     return self->pad->each(
         [visit, arg](const Scratchpad::Entry& entry) { return visit(object(entry.value), arg); });
@@ -248,6 +252,8 @@ int pad_clear_references(PyObject* object_self) {
     PadObject* self = as_pad(object_self);
     release_all(std::exchange(self->pad, nullptr));
     Py_CLEAR(self->clock);
+    Py_CLEAR(self->names);
+    Py_CLEAR(self->context);
     return 0;
 }
 
@@ -257,6 +263,20 @@ void pad_dealloc(PyObject* object_self) {
     pad_clear_references(object_self);
     type->tp_free(object_self);
     Py_DECREF(type);
+}
+
+/// A new reference to the context's value of a key, or nullptr without an exception when it has none.
+PyObject* context_get(const PadObject* self, PyObject* key) {
+    if (self->context == nullptr) return nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+    PyObject* value = nullptr;
+    PyDict_GetItemRef(self->context, key, &value);
+    return value;
+#else
+    PyObject* value = PyDict_GetItemWithError(self->context, key);
+    Py_XINCREF(value);
+    return value;
+#endif
 }
 
 PyObject* pad_get(PyObject* object_self, PyObject* const* args, Py_ssize_t given, PyObject* names) {
@@ -278,6 +298,7 @@ PyObject* pad_get(PyObject* object_self, PyObject* const* args, Py_ssize_t given
         }
     }
     release(removed);
+    if (value == nullptr) value = context_get(self, key.str());
     if (value == nullptr) {
         value = fallback != nullptr ? fallback : Py_None;
         Py_INCREF(value);
@@ -293,6 +314,10 @@ PyObject* pad_set(PyObject* object_self, PyObject* const* args, Py_ssize_t given
     PadObject* self = as_pad(object_self);
     double now = 0.0;
     if (!key || !read_clock(self, now)) return nullptr;
+    if (self->names != nullptr && PySet_Contains(self->names, key.str()) == 1) {
+        if (PyDict_SetItem(self->context, key.str(), value) < 0) return nullptr;
+        Py_RETURN_NONE;
+    }
     std::optional<Scratchpad::Entry> removed;
     Py_INCREF(key.str());
     Py_INCREF(value);
@@ -319,6 +344,13 @@ PyObject* pad_delete(PyObject* object_self, PyObject* given_key) {
         live = self->pad->erase(key.hash(), key, now, removed);
     }
     release(removed);
+    if (self->context != nullptr && PyDict_Contains(self->context, key.str()) == 1) {
+        if (PyDict_DelItem(self->context, key.str()) == 0) {
+            live = true;
+        } else {
+            PyErr_Clear();  // another thread was faster
+        }
+    }
     return PyBool_FromLong(live ? 1 : 0);
 }
 
@@ -327,8 +359,11 @@ int pad_contains(PyObject* object_self, PyObject* given_key) {
     PadObject* self = as_pad(object_self);
     double now = 0.0;
     if (!key || !read_clock(self, now)) return -1;
-    const Guard guard(self);
-    return self->pad->contains(key.hash(), key, now) ? 1 : 0;
+    {
+        const Guard guard(self);
+        if (self->pad->contains(key.hash(), key, now)) return 1;
+    }
+    return self->context == nullptr ? 0 : PyDict_Contains(self->context, key.str());
 }
 
 /// Releases what is expired, one entry at a time because a finalizer may use the pad meanwhile; then runs
@@ -356,7 +391,7 @@ Py_ssize_t pad_length(PyObject* object_self) {
     PadObject* self = as_pad(object_self);
     Py_ssize_t length = -1;
     if (!purged(self, [&] { length = static_cast<Py_ssize_t>(self->pad->size()); })) return -1;
-    return length;
+    return length + (self->context == nullptr ? 0 : PyDict_Size(self->context));
 }
 
 /// Live entries, least recent first, as new references. Making the list may run the collector, so it comes
@@ -377,6 +412,25 @@ template <class Make>
 PyObject* list_of_entries(PyObject* object_self, const Make& make) {
     std::vector<Scratchpad::Entry> entries;
     if (!snapshot(as_pad(object_self), entries)) return nullptr;
+    if (PyObject* context = as_pad(object_self)->context) {
+        PyObject* copy = PyDict_Copy(context);
+        PyObject* key = nullptr;
+        PyObject* value = nullptr;
+        Py_ssize_t at = 0;
+        const bool added = copy != nullptr && guarded([&] {
+            entries.reserve(entries.size() + static_cast<std::size_t>(PyDict_Size(copy)));
+            while (PyDict_Next(copy, &at, &key, &value) != 0) {
+                Py_INCREF(key);
+                Py_INCREF(value);
+                entries.push_back({handle(key), handle(value)});
+            }
+        });
+        Py_XDECREF(copy);
+        if (!added) {
+            for (const Scratchpad::Entry& entry : entries) release(entry);
+            return nullptr;
+        }
+    }
     PyObject* list = PyList_New(static_cast<Py_ssize_t>(entries.size()));
     for (std::size_t i = 0; list != nullptr && i < entries.size(); ++i) {
         PyObject* item = make(object(entries[i].key), object(entries[i].value));
@@ -432,6 +486,22 @@ PyObject* pad_clear(PyObject* object_self, PyObject*) {
     Py_RETURN_NONE;
 }
 
+PyObject* pad_bind_context(PyObject* object_self, PyObject* args) {
+    PyObject* names = nullptr;
+    PyObject* context = nullptr;
+    if (!PyArg_ParseTuple(args, "O!O!:bind_context", &PySet_Type, &names, &PyDict_Type, &context)) return nullptr;
+    PadObject* self = as_pad(object_self);
+    if (self->names != nullptr) {
+        PyErr_SetString(PyExc_RuntimeError, "the context of a scratchpad is bound once, when it is made");
+        return nullptr;
+    }
+    Py_INCREF(names);
+    Py_INCREF(context);
+    self->context = context;
+    self->names = names;
+    Py_RETURN_NONE;
+}
+
 PyObject* pad_max_size(PyObject* object_self, void*) {
     const Scratchpad* pad = as_pad(object_self)->pad;
     return PyLong_FromSize_t(pad == nullptr ? 0 : pad->max_size());
@@ -463,6 +533,9 @@ PyMethodDef kMethods[] = {
     {"keys", as_method(pad_keys), METH_NOARGS, "keys($self)\n--\n\nLive keys, least recent first."},
     {"values", as_method(pad_values), METH_NOARGS, "values($self)\n--\n\nLive values, least recent first."},
     {"clear", as_method(pad_clear), METH_NOARGS, "clear($self)\n--\n\nRemove every entry."},
+    {"bind_context", pad_bind_context, METH_VARARGS,
+     "bind_context($self, names, values, /)\n--\n\nKeep the keys in the set `names` in the dict `values`: "
+     "they neither expire nor count towards max_size."},
     {nullptr, nullptr, 0, nullptr},
 };
 
