@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,7 +94,8 @@ def relevance(
             shown = np.maximum(cosine, 0.0) / (best if best > 0 else 1.0)
         else:
             # The mean only sets the zero that a missing neighbour or session counts.
-            mean = cosine[chosen].sum() / len(chosen) if len(chosen) else 0.0
+            # fsum is exact: numpy's own sum adds in an order that depends on the processor.
+            mean = math.fsum(cosine[chosen].tolist()) / max(len(chosen), 1)
             shown = cover * (cosine - mean)
         parts["vector"] = profile.vector_weight * shown
     return parts

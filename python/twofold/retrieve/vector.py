@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from decimal import Decimal
+
 import numpy as np
 import numpy.typing as npt
 
@@ -61,8 +64,14 @@ def scores(
     found = part.index.scores(query, rows.astype(np.int64)).astype(np.float64)
     starts = np.concatenate(([0], np.cumsum(counts[has])[:-1]))
     best = np.maximum.reduceat(found, starts)
-    out[has] = best - profile.window_penalty * np.log(counts[has])
+    out[has] = best - profile.window_penalty * np.array([ln(n) for n in counts[has].tolist()])
     return out
+
+
+@functools.cache
+def ln(n: int) -> float:
+    """Natural logarithm, correctly rounded: the processor's own differs between machines in the last bit."""
+    return float(Decimal(n).ln())
 
 
 def span(
