@@ -12,15 +12,25 @@ import weakref
 from collections.abc import Iterable, Sequence
 from queue import SimpleQueue
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
+from twofold.clock import Clock
 from twofold.errors import InvalidInput, NotFound, StoreError
+from twofold.model import Memory
 from twofold.scratchpad import Decision, Scratchpad, Snapshot
 
-if TYPE_CHECKING:
-    from twofold.memory import AgentMemory
-
 __all__ = ["Session"]
+
+
+class Vault(Protocol):
+    """The part of AgentMemory that a session uses."""
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def add(self, content: str, **fields: Any) -> Memory: ...
+
+    def search(self, **filters: Any) -> list[Memory]: ...
 
 
 class _Waiting(NamedTuple):
@@ -46,7 +56,7 @@ class Session:
 
     def __init__(
         self,
-        mem: AgentMemory,
+        mem: Vault,
         session_id: str,
         snapshot_every: int = 5,
         *,
@@ -74,7 +84,7 @@ class Session:
     @classmethod
     def resume(
         cls,
-        mem: AgentMemory,
+        mem: Vault,
         session_id: str,
         snapshot_every: int = 5,
         *,
@@ -210,7 +220,7 @@ class Session:
 class _Writer:
     """The queue and the thread of one session. Knows nothing of the Session, so that it can outlive it."""
 
-    def __init__(self, mem: AgentMemory, session_id: str, namespace: str | None) -> None:
+    def __init__(self, mem: Vault, session_id: str, namespace: str | None) -> None:
         self.mem = mem
         self.session_id = session_id
         self.namespace = namespace
