@@ -98,27 +98,41 @@ void score(const float* query, const float* const* rows, std::size_t count, std:
     }
 }
 
-std::int32_t total(__m256i sums) {
-    __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+/// The totals of four registers.
+__m128i totals(const __m256i* sums) {
+    const __m256i pairs =
+        _mm256_hadd_epi32(_mm256_hadd_epi32(sums[0], sums[1]), _mm256_hadd_epi32(sums[2], sums[3]));
+    return _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
 }
 
-void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* token, std::size_t dim,
-          std::int32_t* out) {
+void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, const std::int8_t* tokens,
+          std::size_t token_count, std::size_t dim, std::int32_t* out) {
+    constexpr std::size_t kTile = 4;
     const __m256i ones = _mm256_set1_epi16(1);
-    for (std::size_t q = 0; q < count; ++q) {
-        const std::int8_t* query = queries + q * dim;
-        __m256i sums = _mm256_setzero_si256();
-        std::size_t i = 0;
-        for (; i + 32 <= dim; i += 32) {
-            const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(token + i));
-            const __m256i b = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(query + i));
-            sums = add_products(sums, b, a, _mm256_abs_epi8(a), ones);
+    const std::size_t whole = dim / 32 * 32;
+    for (std::size_t t = 0; t < token_count; ++t) {
+        const std::int8_t* token = tokens + t * dim;
+        for (std::size_t q = 0; q < count; q += kTile) {
+            // A tile over the end repeats its last query and drops the copies.
+            const std::int8_t* rows[kTile];
+            for (std::size_t j = 0; j < kTile; ++j)
+                rows[j] = queries + (q + j < count ? q + j : count - 1) * dim;
+            __m256i sums[kTile] = {};
+            for (std::size_t i = 0; i < whole; i += 32) {
+                const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(token + i));
+                const __m256i magnitude = _mm256_abs_epi8(x);
+                for (std::size_t j = 0; j < kTile; ++j) {
+                    const __m256i y = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[j] + i));
+                    sums[j] = add_products(sums[j], y, x, magnitude, ones);
+                }
+            }
+            alignas(16) std::int32_t found[kTile];
+            _mm_store_si128(reinterpret_cast<__m128i*>(found), totals(sums));
+            for (std::size_t j = 0; j < kTile && q + j < count; ++j) {
+                for (std::size_t i = whole; i < dim; ++i) found[j] += rows[j][i] * token[i];
+                out[t * count + q + j] = found[j];
+            }
         }
-        std::int32_t sum = total(sums);
-        for (; i < dim; ++i) sum += query[i] * token[i];
-        out[q] = sum;
     }
 }
 

@@ -122,26 +122,57 @@ void score(const float* query, const float* const* rows, std::size_t count, std:
     }
 }
 
-void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* token, std::size_t dim,
-          std::int32_t* out) {
+/// The totals of four registers.
+__m128i totals(const __m512i (&sums)[4]) {
+    __m256i half[4];
+    for (std::size_t j = 0; j < 4; ++j) {
+        half[j] = _mm256_add_epi32(_mm512_castsi512_si256(sums[j]), _mm512_extracti64x4_epi64(sums[j], 1));
+    }
+    const __m256i pairs =
+        _mm256_hadd_epi32(_mm256_hadd_epi32(half[0], half[1]), _mm256_hadd_epi32(half[2], half[3]));
+    return _mm_add_epi32(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1));
+}
+
+void dots(const std::int8_t* queries, const std::int32_t* query_sums, std::size_t count,
+          const std::int8_t* tokens, std::size_t token_count, std::size_t dim, std::int32_t* out) {
+    constexpr std::size_t kTile = 4;
     const __m512i bias = _mm512_set1_epi8(static_cast<char>(0x80));
     const std::size_t whole = dim / 64 * 64;
     const __mmask64 rest = (std::uint64_t{1} << (dim % 64)) - 1;
-    __m512i shift = _mm512_setzero_si512();
-    for (std::size_t i = 0; i < whole; i += 64)
-        shift = _mm512_dpbusd_epi32(shift, bias, _mm512_loadu_si512(token + i));
-    shift = _mm512_dpbusd_epi32(shift, bias, _mm512_maskz_loadu_epi8(rest, token + whole));
-    const std::int32_t offset = _mm512_reduce_add_epi32(shift);
-    for (std::size_t q = 0; q < count; ++q) {
-        const std::int8_t* query = queries + q * dim;
-        __m512i sums = _mm512_setzero_si512();
-        for (std::size_t i = 0; i < whole; i += 64) {
-            const __m512i shifted = _mm512_xor_si512(_mm512_loadu_si512(query + i), bias);
-            sums = _mm512_dpbusd_epi32(sums, shifted, _mm512_loadu_si512(token + i));
+    for (std::size_t t = 0; t < token_count; t += 2) {
+        const std::size_t pair = t + 1 < token_count ? 2 : 1;
+        const std::int8_t* first = tokens + t * dim;
+        const std::int8_t* second = tokens + (t + pair - 1) * dim;
+        for (std::size_t q = 0; q < count; q += kTile) {
+            // A tile over the end repeats its last query or token and drops the copies.
+            const std::int8_t* rows[kTile];
+            for (std::size_t j = 0; j < kTile; ++j)
+                rows[j] = queries + (q + j < count ? q + j : count - 1) * dim;
+            __m512i sums[2][kTile] = {};
+            for (std::size_t i = 0; i < whole; i += 64) {
+                const __m512i x = _mm512_xor_si512(_mm512_loadu_si512(first + i), bias);
+                const __m512i y = _mm512_xor_si512(_mm512_loadu_si512(second + i), bias);
+                for (std::size_t j = 0; j < kTile; ++j) {
+                    const __m512i codes = _mm512_loadu_si512(rows[j] + i);
+                    sums[0][j] = _mm512_dpbusd_epi32(sums[0][j], x, codes);
+                    sums[1][j] = _mm512_dpbusd_epi32(sums[1][j], y, codes);
+                }
+            }
+            if (rest != 0) {
+                const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi8(rest, first + whole), bias);
+                const __m512i y = _mm512_xor_si512(_mm512_maskz_loadu_epi8(rest, second + whole), bias);
+                for (std::size_t j = 0; j < kTile; ++j) {
+                    const __m512i codes = _mm512_maskz_loadu_epi8(rest, rows[j] + whole);
+                    sums[0][j] = _mm512_dpbusd_epi32(sums[0][j], x, codes);
+                    sums[1][j] = _mm512_dpbusd_epi32(sums[1][j], y, codes);
+                }
+            }
+            const __mmask8 kept = static_cast<__mmask8>(q + kTile <= count ? 0xf : (1U << (count - q)) - 1);
+            const __m128i shift = _mm_slli_epi32(_mm_maskz_loadu_epi32(kept, query_sums + q), 7);
+            for (std::size_t i = 0; i < pair; ++i) {
+                _mm_mask_storeu_epi32(out + (t + i) * count + q, kept, _mm_sub_epi32(totals(sums[i]), shift));
+            }
         }
-        const __m512i shifted = _mm512_xor_si512(_mm512_maskz_loadu_epi8(rest, query + whole), bias);
-        sums = _mm512_dpbusd_epi32(sums, shifted, _mm512_maskz_loadu_epi8(rest, token + whole));
-        out[q] = _mm512_reduce_add_epi32(sums) - offset;
     }
 }
 

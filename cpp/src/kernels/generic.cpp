@@ -52,13 +52,14 @@ void score(const float* query, const float* const* rows, std::size_t count, std:
     for (std::size_t r = 0; r < count; ++r) out[r] = score_one(query, rows[r], width);
 }
 
-void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* token, std::size_t dim,
-          std::int32_t* out) {
-    for (std::size_t q = 0; q < count; ++q) {
-        const std::int8_t* query = queries + q * dim;
-        std::int32_t sum = 0;
-        for (std::size_t i = 0; i < dim; ++i) sum += query[i] * token[i];
-        out[q] = sum;
+void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, const std::int8_t* tokens,
+          std::size_t token_count, std::size_t dim, std::int32_t* out) {
+    for (std::size_t t = 0; t < token_count; ++t) {
+        for (std::size_t q = 0; q < count; ++q) {
+            std::int32_t sum = 0;
+            for (std::size_t i = 0; i < dim; ++i) sum += queries[q * dim + i] * tokens[t * dim + i];
+            out[t * count + q] = sum;
+        }
     }
 }
 

@@ -49,9 +49,10 @@ struct Kernel {
     void (*score)(const float* query, const float* const* rows, std::size_t count, std::size_t width,
                   float* out);
 
-    /// Exact dot products of one token with `count` query tokens (values of `queries` in [-127, 127]).
-    void (*dots)(const std::int8_t* queries, std::size_t count, const std::int8_t* token, std::size_t dim,
-                 std::int32_t* out);
+    /// Exact dot products out[t * count + q] of `tokens` with `count` queries, whose values are in [-127,
+    /// 127] and whose codes add up to query_sums[q].
+    void (*dots)(const std::int8_t* queries, const std::int32_t* query_sums, std::size_t count,
+                 const std::int8_t* tokens, std::size_t token_count, std::size_t dim, std::int32_t* out);
 };
 
 extern const Kernel generic;

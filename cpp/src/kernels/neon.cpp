@@ -74,16 +74,20 @@ void score(const float* query, const float* const* rows, std::size_t count, std:
     }
 }
 
-void dots(const std::int8_t* queries, std::size_t count, const std::int8_t* token, std::size_t dim,
-          std::int32_t* out) {
-    for (std::size_t q = 0; q < count; ++q) {
-        const std::int8_t* query = queries + q * dim;
-        int32x4_t sums = vdupq_n_s32(0);
-        std::size_t i = 0;
-        for (; i + 16 <= dim; i += 16) sums = add_products(sums, vld1q_s8(query + i), vld1q_s8(token + i));
-        std::int32_t sum = vaddvq_s32(sums);
-        for (; i < dim; ++i) sum += query[i] * token[i];
-        out[q] = sum;
+void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, const std::int8_t* tokens,
+          std::size_t token_count, std::size_t dim, std::int32_t* out) {
+    for (std::size_t t = 0; t < token_count; ++t) {
+        const std::int8_t* token = tokens + t * dim;
+        for (std::size_t q = 0; q < count; ++q) {
+            const std::int8_t* query = queries + q * dim;
+            int32x4_t sums = vdupq_n_s32(0);
+            std::size_t i = 0;
+            for (; i + 16 <= dim; i += 16)
+                sums = add_products(sums, vld1q_s8(query + i), vld1q_s8(token + i));
+            std::int32_t sum = vaddvq_s32(sums);
+            for (; i < dim; ++i) sum += query[i] * token[i];
+            out[t * count + q] = sum;
+        }
     }
 }
 
