@@ -62,7 +62,7 @@ def time_expressions(query: str, now: datetime) -> list[TimeSpan]:
 def _candidates(text: str, now: datetime) -> list[tuple[int, int, _Interval]]:
     """Every rule's finds, earliest first, of those at one place the longest first."""
     found = []
-    for pattern, resolve in _RULES:
+    for pattern, resolve in _ENGLISH if text.isascii() else (*_ENGLISH, *_CHINESE):
         for match in pattern.finditer(text):
             try:
                 interval = resolve(match, now)
@@ -458,7 +458,7 @@ def _rule(pattern: str, resolve: _Resolver) -> tuple[re.Pattern[str], _Resolver]
     return re.compile(pattern, re.IGNORECASE), resolve
 
 
-_RULES: Final = (
+_ENGLISH: Final = (
     # 2023-05-08, 2023/5/8; 2023-05; 5/8/2023
     _rule(
         r"(?<![A-Za-z0-9_./-])(?P<year>\d{4})([-/.])(?P<month>\d{1,2})\2(?P<day>\d{1,2})(?!\d|[./-]\d)(?:T[\d:.]+Z?)?",
@@ -545,6 +545,8 @@ _RULES: Final = (
         r"\b(?P<day>(?:mon|tues|wednes|thurs|fri|satur|sun)day)\b",
         lambda m, now: _weekday(_WEEKDAYS[m["day"].lower()], now, ""),
     ),
+)
+_CHINESE: Final = (
     # 2023年5月8日, 去年三月五号; 三月份; 去年; 去年夏天
     _rule(rf"(?:{_ZY})?(?<!{_ZN})(?P<month>{_ZN}{{1,2}})月(?P<day>{_ZN}{{1,3}})[日号]", _chinese_date),
     _rule(rf"(?:{_ZY})?(?<!{_ZN})(?P<month>{_ZN}{{1,2}})月份?(?!{_ZN}*[日号])", _chinese_month),
@@ -578,13 +580,12 @@ _RULES: Final = (
     ),
 )
 
+# What every time contains; most questions have none of it and are done.
 _HINT: Final = re.compile(
-    r"\d|[今昨前明后上下这本去周末月年季近]|星期|礼拜|\b(?:yester|to(?:day|night|morrow)|last|past|prev|this|next|coming"
-    r"|current|ago|back|earlier|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun"
-    r"|spring|summer|fall|autumn|winter|week|day|early|mid|late|end|beginning)",
+    rf"\d|[年月日号天周季早晚夜晨]|星期|礼拜|小时|\b(?:{_ANY_MONTHS}|{_W}|{_S}|to(?:day|night|morrow)|yesterday|night"
+    r"|morning|afternoon|evening|(?:hour|day|week|weekend|month|quarter|year)s?)\b",
     re.IGNORECASE,
 )
-
 
 _CLOCK: Final = re.compile(
     r"(?<![\d:])(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d+)?)?\s*(?P<half>[ap])?\.?(?:m\b)?"
@@ -622,7 +623,7 @@ def parse_loose_datetime(text: str) -> datetime | None:
 
 def _stamp_day(text: str) -> datetime | None:
     """Midnight of the date in a date string; only dates with a year count."""
-    for pattern, resolve in _RULES:
+    for pattern, resolve in (*_ENGLISH, *_CHINESE):
         match = pattern.search(text)
         fields = match.groupdict() if match else {}
         if (
