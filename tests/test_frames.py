@@ -180,7 +180,7 @@ def attributes() -> Iterator[None]:
         table.clear()
         table.update(old)  # type: ignore[arg-type]
     frames._LONGEST = longest
-    frames._zh_patterns = None
+    frames._zh_patterns = frames._zh_hint = None
 
 
 @pytest.mark.usefixtures("attributes")

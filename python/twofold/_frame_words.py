@@ -2,21 +2,31 @@
 
 from typing import Final
 
-# name | value type | English synonyms | Chinese synonyms
+# name | value type | English synonyms | Chinese synonyms. A synonym must mean exactly the same: where two words
+# may have two values at once (price and cost, phone and mobile phone) they are two attributes.
 ATTRIBUTES: Final = """
 ip | ip | ip address, ipv4, ipv4 address, ipv6, ipv6 address | ip, ip地址, ipv4地址, ipv6地址
 port | port | port number | 端口, 端口号
 version | version | version number | 版本, 版本号
 owner | name |  | 所有者, 拥有者, 所有人, 归属人, 主人
-manager | name |  | 经理, 主管
-lead | name | leader, person in charge, head, tech lead, project lead, team lead | 负责人, 组长, 队长, 领导
+manager | name |  | 经理
+supervisor | name |  | 主管
+lead | name |  | 负责人
+head | name |  |
+captain | name | team captain | 队长
+group leader | name |  | 组长
+team lead | name | team leader |
+project lead | name |  | 项目负责人
+tech lead | name | technical lead | 技术负责人
 assignee | name |  | 经办人, 处理人, 受理人
-ceo | name | chief executive officer, chief executive | 首席执行官, ceo, 总裁
+ceo | name | chief executive officer, chief executive | 首席执行官, ceo
+president | name |  | 总裁
 cto | name | chief technology officer | 首席技术官, cto
 status | status | state | 状态
 priority | level | severity, priority level | 优先级, 严重程度
-phone | phone | phone number, telephone, telephone number, tel, cell number | 电话, 电话号码, 联系电话
-phone | phone |  | 手机号, 手机号码, 手机
+phone | phone | phone number, telephone, telephone number, tel | 电话, 电话号码, 联系电话
+mobile phone | phone | mobile phone number, mobile number, mobile, cell phone, cell number, cell phone number | 手机号
+mobile phone | phone |  | 手机号码, 手机
 fax | phone | fax number | 传真, 传真号
 email | email | email address, e-mail, e-mail address, mail address | 邮箱, 邮箱地址, 电子邮箱
 email | email |  | 电子邮件, 邮件地址, email
@@ -24,10 +34,11 @@ location | place | whereabouts, venue | 位置, 会场, 所在地, 所在城市,
 residence | place | city of residence, place of residence, home city | 居住地, 现居地, 居住城市, 常住地
 headquarters | place | hq, head office | 总部, 总部所在地
 region | place |  | 区域, 地域
-address | address | street address, postal address | 地址, 住址, 通讯地址, 办公地址, 家庭住址
-deadline | date | due date, cut-off date, closing date | 截止日期, 截止时间, 截止日
-deadline | date |  | 到期日, 最后期限, 期限, 交付日期
-release date | date | launch date, go-live date, ship date | 发布日期, 上线日期, 发售日期, 上线时间, 发布时间
+address | address | street address | 地址, 住址
+deadline | date | due date | 截止日期, 截止时间, 截止日, 到期日, 最后期限, 期限
+delivery date | date |  | 交付日期
+release date | date |  | 发布日期, 发布时间
+launch date | date | go-live date | 上线日期, 上线时间
 start date | date |  | 开始日期, 开工日期, 入职日期
 end date | date |  | 结束日期
 expiry date | date | expiration date, expiry | 有效期至, 过期日期, 到期时间, 失效日期
@@ -37,13 +48,22 @@ meeting time | time | time | 会议时间, 开会时间, 时间
 start time | time |  | 开始时间
 end time | time |  | 结束时间
 departure time | time |  | 出发时间, 起飞时间, 发车时间
-price | quantity | selling price, sale price, cost | 价格, 售价, 单价, 定价, 价钱, 现价
-fee | quantity |  | 费用, 年费, 月费
-rent | quantity |  | 租金, 房租, 月租
+price | quantity | selling price | 价格, 售价, 价钱, 现价
+cost | quantity |  | 成本
+list price | quantity |  | 定价
+unit price | quantity | price per unit | 单价
+fee | quantity |  | 费用
+monthly fee | quantity |  | 月费
+annual fee | quantity | yearly fee | 年费
+rent | quantity |  | 租金, 房租
+monthly rent | quantity |  | 月租
 budget | quantity |  | 预算
-salary | quantity |  | 工资, 薪水, 月薪, 年薪, 薪资
+salary | quantity |  | 工资, 薪水, 薪资
+monthly salary | quantity |  | 月薪
+annual salary | quantity | yearly salary | 年薪
 balance | quantity | account balance | 余额
-size | quantity | file size, disk size | 大小, 文件大小
+size | quantity | file size | 大小, 文件大小
+disk size | quantity |  | 磁盘大小
 memory | quantity | ram, memory size | 内存, 内存大小
 capacity | quantity |  | 容量
 weight | quantity |  | 重量, 体重
@@ -59,10 +79,12 @@ speed limit | quantity |  | 限速
 quota | quantity |  | 配额, 限额
 interest rate | quantity |  | 利率
 replica count | quantity | number of replicas, replicas | 副本数
-headcount | quantity | team size, number of employees | 员工数, 人数, 员工人数
+headcount | quantity | number of employees | 员工数, 人数, 员工人数
+team size | quantity |  |
 population | quantity |  | 人口
 colour | colour | color | 颜色
-url | url | website, homepage, home page, web address, endpoint, base url | 网址, 官网, 主页, 链接
+url | url | website, homepage, home page, web address | 网址, 官网, 主页
+endpoint | url | base url, api endpoint |
 domain | url | domain name | 域名
 hostname | ident | host name | 主机名
 default branch | ident | main branch | 主分支
@@ -72,7 +94,8 @@ room | ident | room number, meeting room | 房间号, 会议室
 # Chinese words that narrow an attribute, and the English modifier they stand for.
 CHINESE_MODIFIERS: Final = """
 公网=public, 外网=external, 内网=internal, 私网=private, 管理=management, ssh=ssh, http=http, https=https
-家庭=home, 工作=work, 办公=office, 办公室=office, 私人=personal, 零售=retail, 批发=wholesale, 最低=minimum
+家庭=home, 通讯=mailing,
+工作=work, 办公=office, 办公室=office, 私人=personal, 零售=retail, 批发=wholesale, 最低=minimum
 最高=maximum, 稳定=stable, 提交=submission, 报名=registration, 申请=application, 付款=payment, 项目=project
 产品=product, 技术=technical, 团队=team, 最喜欢的=favorite, 订单=order, 数据库=database
 """

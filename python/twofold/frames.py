@@ -68,6 +68,7 @@ _CHINESE: dict[str, str] = {}
 _HEADS: set[str] = set()
 _LONGEST = 1
 _zh_patterns: tuple[re.Pattern[str], re.Pattern[str]] | None = None
+_zh_hint: re.Pattern[str] | None = None
 
 
 def extend_attributes(
@@ -79,7 +80,7 @@ def extend_attributes(
     address, date, time, quantity, level, colour, url, ident, text). Raises ValueError when the kind is
     unknown, differs from the one already declared, or a synonym already means another attribute.
     """
-    global _LONGEST, _zh_patterns
+    global _LONGEST, _zh_patterns, _zh_hint
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r} of attribute {name!r} is unknown; choose one of {', '.join(KINDS)}")
     name = _canonical(name)
@@ -98,7 +99,7 @@ def extend_attributes(
     _LONGEST = max(_LONGEST, *(w.count(" ") + 1 for w in en)) if en else _LONGEST
     old_en, old_zh = (known.english, known.chinese) if known else ((), ())
     ATTRIBUTES[name] = Attribute(kind, tuple(dict.fromkeys(old_en + en)), tuple(dict.fromkeys(old_zh + zh)))
-    _zh_patterns = None
+    _zh_patterns = _zh_hint = None
 
 
 # Words that narrow an attribute to another one that is single-valued too. A modifier that is not here
@@ -137,7 +138,7 @@ _NEVER_EN: Final = re.compile(
     r"than|versus|vs|compared|same|similar|said|says|say|told|tells|claims?|claimed|reports that"
     r"|reported|according|"
     r"heard|mentioned|thinks?|thought|believes?|believed|guess|suppose|assumes?|asked|asks|wonder(?:s|ing)?|"
-    r"knows?|knew|remembers?|hypothetical(?:ly)?|imagine|pretend|for example|typical(?:ly)?"
+    r"knows?|knew|remembers?|hypothetical(?:ly)?|imagine|pretend|for example(?!\.\w)|typical(?:ly)?"
     r"|usual(?:ly)?|sometimes|"
     r"often|normally|generally|default|i|i'm|i've|i'd|me|my|mine|we|we're|our|ours|us|you|your|yours|"
     r"he|she|it|they|him|them|his|her|hers|its|their|this|that|these|those|here|there|who|whose|which|what|"
@@ -219,7 +220,7 @@ _VERBS_EN: Final = tuple(
             rf"|migrated) to version",
             "version",
         ),
-        (rf"(?:is|runs|is running)(?: {_ADVERB})? (?:(?:on|at) )?version", "version"),
+        (rf"(?:is|runs)(?: {_ADVERB})?(?: running)? (?:(?:on|at) )?version", "version"),
         (rf"(?:costs|is(?: {_ADVERB})? priced at|sells for)", "price"),
         (rf"is(?: {_ADVERB})? due (?:on|by)", "deadline"),
         (r"is(?: now)? due", "deadline"),
@@ -284,7 +285,8 @@ _EN_BAD_START: Final = frozenset(
     "a an in on at for during from by with under after before since until as per of to so then thus hence "
     "yes ok okay sure well hey hi hello thanks great good and remember set change update make use see check "
     "try add move put what how why where set's only just even about got get do does did is are was be "
-    "assume suppose say given like final total average median mean overall key main".split()
+    "assume suppose say given like one three four five six most many final "
+    "total average median mean overall key main".split()
 )
 
 
@@ -377,7 +379,7 @@ def _compare_version(a: str, b: str) -> Verdict:
     if product != other:
         return Verdict.UNSURE
     # "3.11" and "3.11.4", or "2.0" and "2.0-rc1", may name one release at two depths.
-    if "1." + x == y or "1." + y == x:  # Java's 1.8 is 8
+    if x in ("1." + y, "20" + y) or y in ("1." + x, "20" + x):  # Java's 1.8 is 8, 24.1 is 2024.1
         return Verdict.UNSURE
     if (
         f"{x}.".startswith(f"{y}.")
@@ -390,7 +392,8 @@ def _compare_version(a: str, b: str) -> Verdict:
 
 
 _NO_NAME: Final = frozenset(
-    "unknown nobody noone vacant open responsible available absent unassigned anonymous someone "
+    "ceo cto cfo coo cio pm po qa hr it vp sre ops devops support sales unknown nobody noone vacant open "
+    "responsible available absent unassigned anonymous someone "
     "everybody everyone "
     "待定 空缺 暂缺 保密 本人 自己 大家 两人 多人 双方 公司 团队 部门 个人 集体 国家".split()
 )
@@ -465,10 +468,20 @@ def _compare_name(a: str, b: str) -> Verdict:
     )
     if x == y:
         return Verdict.SAME if kind == "team" else Verdict.UNSURE
+    if _acronym(a) == _joined(b) or _acronym(b) == _joined(a):
+        return Verdict.UNSURE
     # A shared word may be the same bearer written longer; a lone letter may be its initial.
     initials = any(len(w) == 1 for w in x | y) and {w[0] for w in x} & {w[0] for w in y}
     alike = any(p.startswith(q) or q.startswith(p) or _near(p, q) for p in x for q in y)
     return Verdict.UNSURE if x & y or initials or alike or not x or not y else Verdict.CONTRADICTS
+
+
+def _acronym(name: str) -> str:
+    return "".join(word[0] for word in name.split())
+
+
+def _joined(name: str) -> str:
+    return re.sub(r"\W", "", name)
 
 
 def _near(a: str, b: str) -> bool:
@@ -543,6 +556,9 @@ def _compare_phone(a: str, b: str) -> Verdict:
     x, y = a.lstrip("+").lstrip("0"), b.lstrip("+").lstrip("0")
     if x == y or (min(len(x), len(y)) >= 7 and (x.endswith(y) or y.endswith(x))):
         return Verdict.SAME
+    mobile = re.compile(r"(?:86)?1[3-9]\d{9}")
+    if bool(mobile.fullmatch(x)) != bool(mobile.fullmatch(y)) and min(len(x), len(y)) >= 9:
+        return Verdict.UNSURE  # a Chinese mobile phone beside a landline
     # A short number is an extension or a service line beside the full one.
     return Verdict.CONTRADICTS if min(len(x), len(y)) >= 7 or len(x) == len(y) else Verdict.UNSURE
 
@@ -617,8 +633,8 @@ def _compare_address(a: str, b: str) -> Verdict:
         same_street = x[1].endswith(y[1]) or y[1].endswith(x[1])
         return Verdict.UNSURE if same_street and x[2] == y[2] else Verdict.CONTRADICTS
     if (x := _STREET.fullmatch(a)) and (y := _STREET.fullmatch(b)):
-        p, q = x[2].split()[0], y[2].split()[0]
-        return Verdict.CONTRADICTS if x[1] != y[1] or p[0] != q[0] else Verdict.UNSURE
+        shared = {w for w in x[2].split() if len(w) > 2} & set(y[2].split())
+        return Verdict.UNSURE if x[1] == y[1] and (shared or x[2][0] == y[2][0]) else Verdict.CONTRADICTS
     return Verdict.UNSURE
 
 
@@ -921,13 +937,12 @@ def _compare_url(a: str, b: str) -> Verdict:
     if x == y:
         return Verdict.SAME
     (host, _, _), (other, _, _) = x.partition("/"), y.partition("/")
-    p, q = host.partition(":")[0].split("."), other.partition(":")[0].split(".")
-    # Several addresses under one registered name are pages or services of one owner.
-    return (
-        Verdict.UNSURE
-        if p[-2:] == q[-2:] and p[-2] not in ("co", "com", "org", "net")
-        else Verdict.CONTRADICTS
+    p, q = (
+        set(h.partition(":")[0].split(".")[:-1]) - {"co", "com", "org", "net", "ac", "gov"}
+        for h in (host, other)
     )
+    # Several addresses under one registered name are pages, services or countries of one owner.
+    return Verdict.UNSURE if p & q or not p or not q else Verdict.CONTRADICTS
 
 
 def _read_ident(text: str) -> str | None:
@@ -1101,8 +1116,22 @@ def _unquote(text: str) -> str | None:
     return None if re.search(r"[\"`“”「」]", text) else text
 
 
+# In a name these words start a clause, or make the attribute one that may have several values.
+_LOOSE_WITHIN: Final = frozenset(
+    "is are was has supported compatible allowed available required open exposed accepted tested supports allows "
+    "most only".split()
+)
+
+
+def _unquote_name(text: str) -> str | None:
+    """As _unquote, but a name may also be quoted behind its kind: the project "Apollo"."""
+    return _unquote(
+        re.sub(r'"([^"]{1,30})"$|“([^”]{1,30})”$|「([^」]{1,30})」$|《([^》]{1,30})》$', r"\1\2\3\4", text)
+    )
+
+
 def _english_entity(text: str) -> str | None:
-    bare = _unquote(text)
+    bare = _unquote_name(text)
     if bare is None or not re.fullmatch(r"[\w #.&/'@+-]{1,60}", bare):
         return None
     words = bare.split(" ")
@@ -1110,7 +1139,7 @@ def _english_entity(text: str) -> str | None:
     if words[0].casefold() in _EN_BAD_START or len(words) > 7:
         return None
     kept = [w for w in (w.casefold() for w in words) if w != "the"]
-    if not kept or any(w in ("is", "are", "was", "has", "of which") for w in kept):
+    if not kept or not _LOOSE_WITHIN.isdisjoint(kept):
         return None
     if len(kept) == 1 and (kept[0] in _MODIFIERS or kept[0] in _ENGLISH or kept[0] in ("current", "new")):
         return None
@@ -1136,7 +1165,27 @@ def _chinese_patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
     return _zh_patterns
 
 
+_ZH_VERB_HINTS: Final = tuple(
+    "位于 坐落 设在 部署在 迁至 搬到 迁到 搬至 住在 定居 负责 主管 管理 所有 卖 要价 升 更新 降级 "
+    "分配给 指派给".split()
+)
+
+
+def _chinese_hints(text: str) -> bool:
+    """Whether an attribute or a verb that implies one occurs at all; most texts end here."""
+    global _zh_hint
+    if _zh_hint is None:
+        words = {w for w in _CHINESE if not w.isascii()} | set(_ZH_VERB_HINTS)
+        _zh_hint = re.compile("|".join(sorted(words)))
+    if _zh_hint.search(text):
+        return True
+    ascii_words = _WORD.findall(text.lower())
+    return not (_HEADS.isdisjoint(ascii_words) and _CHINESE.keys().isdisjoint(ascii_words))
+
+
 def _chinese(text: str) -> Frame | None:
+    if not _chinese_hints(text):
+        return None
     text = re.sub(r"(?<=[\u3400-\u9fff]) | (?=[\u3400-\u9fff])", "", _LEAD_ZH.sub("", text))
     over = _INSTEAD_ZH.search(text)
     if over:
@@ -1166,10 +1215,12 @@ def _chinese(text: str) -> Frame | None:
 
 
 def _chinese_entity(text: str) -> str | None:
-    bare = _unquote(text.strip())
+    bare = _unquote_name(text.strip())
     if bare is None or not re.fullmatch(r"[\w #.&/'@+·-]{1,40}", bare):
         return None
     entity = _canonical(bare)
+    if re.search("支持|兼容|允许|可用|开放|监听|要求", entity):
+        return None
     if entity.startswith(_ZH_BAD_START) or entity.endswith(_ZH_BAD_END) or entity in _CHINESE:
         return None
     if entity in _ZH_MODIFIERS or re.search(rf"\b(?:is|are|the)\b|(?:已|现|{_ZH_CHANGED})$", entity):
