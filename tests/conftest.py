@@ -119,10 +119,17 @@ def clock() -> Any:
 @pytest.fixture
 def ids() -> Callable[[int], str]:
     """A source of ids that counts: equal runs give equal ids, and they sort by time as real ones do."""
-    from twofold.vault import new_id
+    from twofold.vault import IdSource
 
     count = itertools.count()
-    return lambda us: new_id(us, next(count).to_bytes(10, "big"))
+    return IdSource(lambda size: next(count).to_bytes(size, "big"))
+
+
+@pytest.fixture
+def entropy() -> Callable[[int], bytes]:
+    """A source of salts that counts."""
+    count = itertools.count(1)
+    return lambda size: next(count).to_bytes(size, "big")
 
 
 @pytest.fixture(scope="session")

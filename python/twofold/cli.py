@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold._core import __version__
+from twofold.core import __version__, kernel, kernels
 from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
@@ -593,7 +593,6 @@ def doctor(**options: Any) -> None:
 
     Example: twofold doctor --store ./memory
     """
-    from twofold import _core
     from twofold.errors import EmbedderUnavailable
 
     checks: list[dict[str, Any]] = []
@@ -605,7 +604,7 @@ def doctor(**options: Any) -> None:
             checks.append({"name": "hash chain", "ok": chain.ok, "detail": detail})
     except EmbedderUnavailable as error:
         checks.append({"name": "embedder", "ok": False, "detail": str(error)})
-        checks.append({"name": "core", "ok": True, "detail": f"kernel {_core.kernel()} of {_core.kernels()}"})
+        checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()} of {kernels()}"})
     report({"healthy": all(c["ok"] for c in checks), "checks": checks}, options["as_json"])
 
 

@@ -18,10 +18,10 @@ from twofold.errors import InvalidInput
 from twofold.index.tenant import Mask, TenantIndex, View
 from twofold.model import Generation, Kind, Row, Vectors
 from twofold.progress import Progress
-from twofold.recall import faded_rows, strength_of
 from twofold.receipt import Receipt
 from twofold.remember import WINDOW_OVERLAP, demand, lead_in_of
 from twofold.replay import body_of
+from twofold.retrieve.strength import faded_rows, strength_of
 from twofold.vault import Vault
 
 REEMBED_BATCH = 256

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from twofold import _core, audit
+from twofold import audit
 from twofold.access import Principal
 from twofold.config import Config
 from twofold.erase import all_rows
 from twofold.explain import event_json
+from twofold.index import kernel, kernels
 from twofold.index.tenant import TenantIndex
 from twofold.lookup import EVERYTHING, reader
 from twofold.model import Kind
@@ -153,9 +154,7 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
             or f"{index.rows} rows at seq {index.seq}, equal to the rows stored",
         }
     )
-    checks.append(
-        {"name": "core", "ok": True, "detail": f"kernel {_core.kernel()}, can run {_core.kernels()}"}
-    )
+    checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()}, can run {kernels()}"})
     generation = index.current_generation()
     if vault.embedder is None:
         checks.append({"name": "embedder", "ok": True, "detail": "none: words and relations only"})

@@ -87,11 +87,11 @@ def relevance(
         return parts
     if profile.lexical_weight:
         best = lexical[chosen].max(initial=0.0)
-        parts["lexical"] = profile.lexical_weight * (lexical / best if best > 0 else np.zeros(len(lexical)))
+        parts["lexical"] = profile.lexical_weight * _scaled(lexical, best)
     if profile.vector_weight:
         if profile.fusion == "max":
             best = cosine[chosen].max(initial=0.0)
-            shown = np.maximum(cosine, 0.0) / (best if best > 0 else 1.0)
+            shown = _scaled(cosine, best)
         else:
             # The mean only sets the zero that a missing neighbour or session counts.
             # fsum is exact: numpy's own sum adds in an order that depends on the processor.
@@ -99,6 +99,10 @@ def relevance(
             shown = cover * (cosine - mean)
         parts["vector"] = profile.vector_weight * shown
     return parts
+
+
+def _scaled(values: Scores, best: float) -> Scores:
+    return np.maximum(values, 0.0) / best if best > 0 else np.zeros(len(values))
 
 
 def _spread(ordinals: Ordinals, candidates: Candidates) -> Scores:

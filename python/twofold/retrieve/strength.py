@@ -1,0 +1,61 @@
+"""How strong memories are at a moment: which have faded, and by how much use and time lift or lower the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold import _core, decay
+from twofold.clock import DAY
+from twofold.index.tenant import TenantIndex, View
+from twofold.retrieve.candidates import Mask, Scores
+
+
+def faded_rows(
+    policy: decay.DecayPolicy, index: TenantIndex, view: View, mask: Mask, now: int
+) -> npt.NDArray[np.int64]:
+    """Ordinals in `mask` whose strength at `now` is below the policy's threshold; pinned rows never are."""
+    if policy.threshold <= 0.0:
+        return np.zeros(0, np.int64)
+    rates = np.array(
+        [policy.rates(t).age_rate + policy.rates(t).idle_rate for t in index.types.names] or [0.0]
+    )
+    # Boosts only add, and idle time is at most the age: a row younger than this cannot have faded.
+    age = (now - index.recorded.view(view.rows)) / DAY
+    old = age * rates[index.type.view(view.rows)] >= -np.log(policy.threshold) - 0.01
+    rows = np.flatnonzero(mask & old & ~index.pinned.view(view.rows))
+    if len(rows) == 0:
+        return rows
+    weak = strength_of(policy, index, view, rows, now) < policy.threshold
+    return rows[weak]
+
+
+def strength_of(
+    policy: decay.DecayPolicy, index: TenantIndex, view: View, ordinals: npt.NDArray[np.int64], now: int
+) -> Scores:
+    """Strength of rows at `now` by the core's decay; the keep rule lifts what was used often; float64 (n,)."""
+    if len(ordinals) == 0:
+        return np.zeros(0, np.float64)
+    count, last, recent = view.accesses(now)
+    lineage = index.lineage.view(view.rows)[ordinals]
+    recorded = index.recorded.view(view.rows)[ordinals]
+    used = np.maximum(last[lineage], recorded)
+    types = index.type.view(view.rows)[ordinals]
+    rates = [policy.rates(t) for t in index.types.names]
+    table = np.array([[r.age_rate, r.idle_rate, r.access_boost, r.access_cap, r.recent_boost] for r in rates])
+    row = table[types]
+    out: Scores = _core.decay(
+        np.maximum(now - recorded, 0) / DAY,
+        np.maximum(now - used, 0) / DAY,
+        count[lineage],
+        recent[lineage],
+        age_rate=np.ascontiguousarray(row[:, 0]),
+        idle_rate=np.ascontiguousarray(row[:, 1]),
+        access_boost=np.ascontiguousarray(row[:, 2]),
+        access_cap=np.ascontiguousarray(row[:, 3]),
+        recent_boost=np.ascontiguousarray(row[:, 4]),
+    )
+    if policy.keep_after is not None:
+        kept = count[lineage] >= policy.keep_after
+        out = np.where(kept, np.maximum(out, policy.threshold), out)
+    return out
