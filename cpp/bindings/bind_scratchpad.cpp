@@ -418,13 +418,13 @@ PyObject* list_of_entries(PyObject* object_self, const Make& make) {
         PyObject* value = nullptr;
         Py_ssize_t at = 0;
         const bool added = copy != nullptr && guarded([&] {
-            entries.reserve(entries.size() + static_cast<std::size_t>(PyDict_Size(copy)));
-            while (PyDict_Next(copy, &at, &key, &value) != 0) {
-                Py_INCREF(key);
-                Py_INCREF(value);
-                entries.push_back({handle(key), handle(value)});
-            }
-        });
+                               entries.reserve(entries.size() + static_cast<std::size_t>(PyDict_Size(copy)));
+                               while (PyDict_Next(copy, &at, &key, &value) != 0) {
+                                   Py_INCREF(key);
+                                   Py_INCREF(value);
+                                   entries.push_back({handle(key), handle(value)});
+                               }
+                           });
         Py_XDECREF(copy);
         if (!added) {
             for (const Scratchpad::Entry& entry : entries) release(entry);
@@ -489,7 +489,8 @@ PyObject* pad_clear(PyObject* object_self, PyObject*) {
 PyObject* pad_bind_context(PyObject* object_self, PyObject* args) {
     PyObject* names = nullptr;
     PyObject* context = nullptr;
-    if (!PyArg_ParseTuple(args, "O!O!:bind_context", &PySet_Type, &names, &PyDict_Type, &context)) return nullptr;
+    if (!PyArg_ParseTuple(args, "O!O!:bind_context", &PySet_Type, &names, &PyDict_Type, &context))
+        return nullptr;
     PadObject* self = as_pad(object_self);
     if (self->names != nullptr) {
         PyErr_SetString(PyExc_RuntimeError, "the context of a scratchpad is bound once, when it is made");

@@ -48,7 +48,7 @@ class Session:
     >>> mem = AgentMemory(":memory:", embedder=None)
     >>> with Session(mem, session_id="s1") as session:
     ...     for turn in range(6):
-    ...         session.after_response(objective="ship the release", turn=turn)
+    ...         _ = session.after_response(objective="ship the release", turn=turn)
     >>> Session.resume(mem, "s1").snapshot()["objective"]
     'ship the release'
     >>> mem.close()
