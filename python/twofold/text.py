@@ -114,7 +114,7 @@ _CHUNK: Final = (
     rf"(?:(?<![\w/.])(?:~?/\.?|\.))?{_WORD}(?:{_JOINT}{_WORD})*+"
     rf"(?:(?<=(?<![A-Za-z0-9_])[CFcf])(?:\+\+|\#(?!\w)))?+"
 )
-_DESIGNATOR: Final = rf"[A-Za-z0-9]{{1,3}}(?![{MARKS}]|{_JOINT}?{_LETTER})"  # the A of 服务器A
+_DESIGNATOR: Final = rf"[A-Za-z0-9]{{1,3}}(?![{MARKS}+#]|{_JOINT}?{_LETTER})"  # the A of 服务器A
 _TOKEN: Final = re.compile(
     rf"(?<=[^\W_])\ A(?!{_JOINT}?{_LETTER})|{_CHUNK}|[{HAN}{KANA}]++(?:{_DESIGNATOR})?+"
     rf"|[{HANGUL}]++|[{UNSPACED}][{UNSPACED}{MARKS}]*+"
@@ -375,7 +375,6 @@ class TagMatcher:
 
     _MAX_UNITS = 8  # words (or CJK characters) of a query joined to meet a tag
     _MAX_FUZZY = 32  # letters beyond which no misspelling is looked for
-    _MAX_PREFIXED = 64  # a word that begins more tags than this names none of them
 
     def __init__(self, tags: Iterable[str] = ()) -> None:
         self._tags: dict[str, list[str]] = {}  # key -> tags with that key, sorted
@@ -413,26 +412,24 @@ class TagMatcher:
                 if length == 1 and key in STOP_WORDS and surface not in _UPPER_NAMES:
                     continue
                 self._score(joined, length, scores)
-        found = [(tag, score) for key, score in scores.items() for tag in self._tags[key]]
-        return sorted(found, key=lambda hit: (-hit[1], hit[0]))
+        ranked = sorted((-score, tag) for key, score in scores.items() for tag in self._tags[key])
+        return [(tag, -negated) for negated, tag in ranked]
 
     def _score(self, word: str, length: int, scores: dict[str, float]) -> None:
-        def keep(key: str, score: float) -> None:
-            scores[key] = max(score, scores.get(key, 0.0))
-
+        """Raise the scores of the keys that `word`, made of `length` words of the query, names."""
         if word in self._tags:
-            keep(word, 1.0)
+            scores[word] = 1.0
         if length > 3 or len(word) < 3:
             return
-        for key in self._stems.get(_stem(_fold(word)), ()):
-            keep(key, 0.9)
-        for key in self._one_edit_away(word):
-            keep(key, 0.8)
+        # Whether a tag is named must not depend on the other tags: a replay sees fewer of them.
         first = bisect_left(self._keys, word)
         last = bisect_left(self._keys, word + "\U0010ffff", first)
-        if last - first <= self._MAX_PREFIXED:
-            for key in self._keys[first:last]:
-                keep(key, 0.5 + 0.3 * len(word) / len(key))
+        begun = [(key, 0.5 + 0.3 * len(word) / len(key)) for key in self._keys[first:last]]
+        stems = [(key, 0.9) for key in self._stems.get(_stem(_fold(word)), ())]
+        near = [(key, 0.8) for key in self._one_edit_away(word)]
+        for key, score in begun + stems + near:
+            if score > scores.get(key, 0.0):
+                scores[key] = score
 
     def _one_edit_away(self, word: str) -> list[str]:
         if not 5 <= len(word) <= self._MAX_FUZZY:
@@ -450,13 +447,14 @@ def fuzzy_tag_match(query: str, tags: Iterable[str]) -> dict[str, float]:
     return dict(TagMatcher(tags).match(query))
 
 
-_UNIT: Final = re.compile(rf"{_WORD}|[{HAN}{KANA}{HANGUL}{UNSPACED}]")
+_UNIT: Final = re.compile(rf"{_WORD}(?:\+\+|\#(?!\w))?|[{HAN}{KANA}{HANGUL}{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 
 
 def _tag_key(tag: str) -> str:
-    folded = _fold(_prepare(tag))
-    return _SEPARATORS.sub("", folded) or folded
+    folded = _fold(_prepare(tag)).strip()
+    ending = next((mark for mark in ("++", "#") if folded.endswith(mark)), "")  # C++ and C# are not C
+    return _SEPARATORS.sub("", folded) + ending or folded
 
 
 def _deletions(word: str) -> set[str]:
@@ -503,15 +501,16 @@ def windows(
     found: list[tuple[int, int]] = []
     first = 0
     while True:
+        begin = starts[first] if first else 0
         end = first + max_tokens
-        begin_char = starts[first] if first else 0
-        if end >= len(starts):
-            return [*found, (begin_char, len(text))]
-        half = first + (max_tokens + 1) // 2
-        end = _last_of(sentences, half, end) or _last_of(words, half, end) or end
-        while end < len(starts) and starts[end] <= begin_char:  # tokens of one character stay together
+        if end < len(starts):
+            half = first + (max_tokens + 1) // 2
+            end = _last_of(sentences, half, end) or _last_of(words, half, end) or end
+        while end < len(starts) and starts[end] <= begin:  # tokens of one character stay together
             end += 1
-        found.append((begin_char, starts[end] if end < len(starts) else len(text)))
+        if end >= len(starts):
+            return [*found, (begin, len(text))]
+        found.append((begin, starts[end]))
         earliest = max(end - overlap, first + 1)
         first = _first_of(sentences, earliest, end) or _first_of(words, earliest, end) or earliest
 
