@@ -76,6 +76,8 @@ def relevance(
     """The addends of relevance for every row of the pool."""
     chosen = pooled.chosen
     parts: dict[str, Scores] = {}
+    best: float
+    shown: Scores
     if profile.fusion == "rrf":
         for name, weight in (("lexical", profile.lexical_weight), ("vector", profile.vector_weight)):
             if weight and name in layers:
