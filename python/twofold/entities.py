@@ -195,10 +195,10 @@ _WORD_RULES: Final = (
     ("path", r"""[A-Za-z]:\\[^\s:*?"<>|]++"""),
     ("path", rf"(?:[A-Za-z0-9_.-]++/)++[A-Za-z0-9_-]++{_FILE}"),
     ("file", rf"[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++)*?{_FILE}"),
-    ("version", r"(?:v\d+(?:\.\d+){0,3}|\d+(?:\.\d+){2,3})(?:-[a-z]+[\w.]*)?(?![A-Za-z0-9_])"),
+    ("version", r"(?:v\d++(?:\.\d++){0,3}+|\d++(?:\.\d++){2,3}+)(?:-[a-z]+[\w.]*)?(?![A-Za-z0-9_]|\.\d)"),
     (
         "host",
-        rf"(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)++(?:{'|'.join(HOST_ENDINGS)})(?![A-Za-z0-9_-]|\.[A-Za-z0-9])",
+        rf"(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+(?:{'|'.join(HOST_ENDINGS)})(?![A-Za-z0-9_-]|\.[A-Za-z0-9])",
     ),
     ("ticket", r"[A-Z][A-Z0-9]{1,9}(?:-\d{1,6})++(?![A-Za-z0-9_-])"),
     ("ticket", r"(?:[Ii]ssue|[Tt]icket|[Bb]ug|PR|MR|RFC|ADR)\ ?\#?\d{1,6}(?![A-Za-z0-9_])"),
