@@ -14,32 +14,21 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "cli.md"
 HEADER = "# Command line\n\nGenerated from the help texts by `make docs`; edit those, not this page.\n"
 
 
-def commands(
-    command: click.Command, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The command and all below it, by name; hidden ones are left out."""
-    yield path, command
+def sections(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[str]:
+    """The command's help and that of all below it, by name; hidden ones are left out."""
+    # A fixed width, so that the terminal of whoever runs this does not matter.
+    settings = command.context_settings | {"terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    yield f"## {context.command_path}\n\n```text\n{text}\n```\n"
     if isinstance(command, click.Group):
-        for name in sorted(command.commands):
-            if not command.commands[name].hidden:
-                yield from commands(command.commands[name], (*path, name))
-
-
-def page() -> str:
-    parts = [HEADER]
-    for path, command in commands(twofold, ("twofold",)):
-        parent: click.Context | None = None
-        for name in path[:-1]:
-            parent = click.Context(click.Group(name), info_name=name, parent=parent)
-        # A fixed width, so that the terminal of whoever runs this does not matter.
-        context = click.Context(command, info_name=path[-1], parent=parent, terminal_width=100)
-        text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
-        parts.append(f"## {' '.join(path)}\n\n```text\n{text}\n```\n")
-    return "\n".join(parts)
+        for child in sorted(command.commands):
+            if not command.commands[child].hidden:
+                yield from sections(command.commands[child], child, context)
 
 
 def main() -> int:
-    text = page()
+    text = "\n".join([HEADER, *sections(twofold, "twofold")])
     if "--check" in sys.argv:
         same = PAGE.exists() and PAGE.read_text(encoding="utf-8") == text
         if not same:
