@@ -25,9 +25,19 @@ from twofold._words import (
     UNSPACED,
 )
 
-__all__ = ["Entity", "Gazetteer", "NameSet", "entities", "entity_key", "entity_units", "query_entities"]
+__all__ = [
+    "RULES",
+    "Entity",
+    "Gazetteer",
+    "NameSet",
+    "entities",
+    "entity_key",
+    "entity_units",
+    "query_entities",
+]
 
 RULES: Final = "entities/1"  # part of the algorithm fingerprint: raise it with every change of the rules
+RULES: Final = "entities/1"  # raise it when the rules below, or the words they use, change what is found
 MAX_NAME: Final = 80  # characters; a longer find is no name
 
 

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 from twofold.errors import InvalidInput
 
-__all__ = ["BEGINNING", "END", "TimeSpan", "parse_loose_datetime", "time_expressions"]
+__all__ = ["BEGINNING", "END", "RULES", "TimeSpan", "parse_loose_datetime", "time_expressions"]
 
+RULES: Final = "timewords/1"  # raise it when a rule below changes what a question means
 BEGINNING: Final = datetime.min.replace(tzinfo=UTC)  # where "before ..." begins
 END: Final = datetime.max.replace(tzinfo=UTC)  # where "after ..." ends
 
