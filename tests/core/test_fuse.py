@@ -81,6 +81,7 @@ def test_smoothing_a_short_session_takes_the_mean_of_what_is_there():
     "call",
     [
         lambda: _core.rrf([int64([1, 2, 1])]),
+        lambda: _core.rrf([int64([1]), int64([1, 1])]),
         lambda: _core.rrf([int64([1])], k=-1.0),
         lambda: _core.rrf([int64([1])], weights=[]),
         lambda: _core.rrf([int64([1])], weights=[float("inf")]),

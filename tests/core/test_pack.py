@@ -67,6 +67,11 @@ def test_pack_value_equals_the_reference(items, budget, overhead):
     assert got.tolist() == reference.pack_value(tokens, values, budget, overhead)
 
 
+def test_equal_value_per_token_goes_to_the_earlier_item():
+    tokens, values = np.full(20, 5), np.full(20, 2.0)
+    assert _core.pack_value(tokens, values, 15).tolist() == [0, 1, 2]
+
+
 def test_the_budget_is_not_fooled_by_overflow():
     huge = np.array([2**63 - 1, 2**62, 2**62, 2**62], np.int64)
     assert _core.pack(huge, 2**63 - 1).tolist() == [0]
