@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sqlite3
 import subprocess
@@ -476,6 +477,28 @@ def test_erased_bytes_are_in_no_file(store: SQLiteStore, length: int, checkpoint
     add(other, "after")
     assert_sound(other, TENANT)
     other.close()
+
+
+def test_copies_that_a_page_split_left_behind_are_erased(store: SQLiteStore) -> None:
+    """SQLite moves cells between pages without wiping where they were; only rewriting the file does."""
+    chance = random.Random(1)
+    secrets: dict[str, list[tuple[int, bytes]]] = {}
+    for n in range(2_000):
+        tenant = f"tenant {chance.randrange(40)}"
+        name = f"secret-{n:06d}-"
+        with store.transaction(tenant) as tx:
+            event = sample_event(tx.head, Kind.FLAG, payload=name + "x" * chance.randrange(400))
+            tx.apply(Batch(events=[event]))
+        if n % 5 == 0:
+            secrets.setdefault(tenant, []).append((event.seq, name.encode()))
+    for tenant, mine in secrets.items():
+        with store.transaction(tenant) as tx:
+            event = sample_event(tx.head, Kind.ERASE)
+            tx.apply(Batch(events=[event], erase_events=[seq for seq, _ in mine]))
+    store.scrub()
+    needles = [needle for mine in secrets.values() for _, needle in mine]
+    assert store.residue(needles) == []
+    assert store.residue([b"secret-000001-"]) == [store.url]
 
 
 def test_residue_does_not_drop_sqlites_locks(store: SQLiteStore) -> None:
