@@ -439,7 +439,8 @@ class AgentMemory:
         found = recall.recall(self._vault, self._principal, asked)
         if promote and found.hits and not self._principal.read_only:
             ordinals = [h.memory.ordinal for h in found.hits]
-            self._vault.note_access(self.tenant, ordinals, asked.now)
+            # A recall may ask about a later `now`, but the use is today's.
+            self._vault.note_access(self.tenant, ordinals, min(asked.now, self._vault.now()))
         if keep or self.config.log_recalls:
             keeping.keep_receipt(self._vault, self._principal, found.receipt)
         self._vault.latency.note(1000.0 * (monotonic() - started), self.config.l2_target_ms)

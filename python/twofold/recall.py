@@ -148,7 +148,7 @@ def recall_at(
             "lexical": lexical.search(view, eligible, scope, query.terms, profile),
             "tags": lexical.tags(view, eligible, query.text, profile),
         }
-        named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(index)))
+        named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(view, eligible)))
         found["graph"] = graph.search(view, eligible, named, profile)
         found["vector"] = vector.search(view, part, eligible, query.vector, profile)
         layers = {name: c for name, c in found.items() if asked(name, profile)}
@@ -162,7 +162,7 @@ def recall_at(
             lexical.scores(view, scope, query.terms, pooled.ordinals, profile),
             vector.scores(part, query.vector, pooled.ordinals, profile),
             strength_of(policy, index, view, pooled.ordinals[pooled.chosen], query.now),
-            speaker_named(index, query.text),
+            speaker_named(view, scope, query.text),
             query.cover,
             profile,
         )
@@ -250,15 +250,20 @@ def why_no_vector(vault: Vault, part: VectorPart | None) -> str:
     return "no vectors in this store yet" if part is None else "no query vector"
 
 
-def speaker_named(index: TenantIndex, question: str) -> int:
-    """Code of the speaker whose name stands first in the question ("Ann" and "Ann's" both do); -1 for none."""
+def speaker_named(view: View, scope: Mask, question: str) -> int:
+    """Code of the speaker whose name stands first in the question ("Ann" and "Ann's" both do); -1 for none.
+
+    Only who speaks in a row in scope counts.
+    """
     asked = text.normalize(question)
-    best, found = len(asked), -1
-    for code, name in enumerate(index.speakers.names):
-        at = find_name(asked, text.normalize(name))
-        if 0 <= at < best:
-            best, found = at, code
-    return found
+    places = (
+        (find_name(asked, text.normalize(name)), code) for code, name in enumerate(view.index.speakers.names)
+    )
+    speakers = view.index.speaker.view(view.rows)
+    for _, code in sorted(place for place in places if place[0] >= 0):
+        if np.any(scope & (speakers == code)):
+            return code
+    return -1
 
 
 def find_name(asked: str, name: str) -> int:

@@ -32,6 +32,7 @@ ROLES = ("", "user", "assistant", "tool", "system")
 _WRITES = {Kind.ADD, Kind.UPDATE, Kind.FORGET, Kind.RESTORE, Kind.LINK, Kind.FLAG}
 
 Mask = npt.NDArray[np.bool_]
+Edge = tuple[int, int, float, int]  # node, node, weight, seq
 
 
 class Closing(NamedTuple):
@@ -167,9 +168,11 @@ class TenantIndex:
         with self.lock:
             self._check_continues(changes)
             self.generations = list(changes.generations)
-            self._append_rows(changes.rows)
+            edges = self._append_rows(changes.rows)
             for event in changes.events:
-                self._apply_event(event)
+                self._apply_event(event, edges)
+            # In the order of the log, however much of it came at once: a prefix of the edges is one of the log.
+            self._add_edges(sorted(edges, key=lambda edge: edge[3]))
             if changes.erased:
                 self._erase(changes.erased)
             self.seq = changes.head.seq
@@ -190,9 +193,10 @@ class TenantIndex:
                 "run `twofold doctor`"
             )
 
-    def _append_rows(self, rows: Sequence[IndexRow]) -> None:
+    def _append_rows(self, rows: Sequence[IndexRow]) -> list[Edge]:
+        edges: list[Edge] = []
         if not rows:
-            return
+            return edges
         term_ids: array[int] = array("I")
         counts: array[float] = array("f")
         offsets: array[int] = array("q", [0])
@@ -208,12 +212,11 @@ class TenantIndex:
             np.frombuffer(counts, np.float32) if counts else np.zeros(0, np.float32),
             np.frombuffer(offsets, np.int64),
         )
-        edges: list[tuple[int, int, float, int]] = []
         for row in rows:
             self._append_row(row, edges)
-        self._add_edges(edges)
+        return edges
 
-    def _append_row(self, row: IndexRow, edges: list[tuple[int, int, float, int]]) -> None:
+    def _append_row(self, row: IndexRow, edges: list[Edge]) -> None:
         ordinal = row.ordinal
         namespace = self.namespaces.add(row.namespace)
         lineage = self.ids.add(row.id)
@@ -308,7 +311,7 @@ class TenantIndex:
             rows.append(ordinal)
         return code
 
-    def _add_edges(self, edges: Sequence[tuple[int, int, float, int]]) -> None:
+    def _add_edges(self, edges: Sequence[Edge]) -> None:
         if not edges:
             return
         src, dst, weight, seq = zip(*edges, strict=True)
@@ -316,7 +319,7 @@ class TenantIndex:
         self.edge_seq.extend(seq)
         self.edges.extend((a, b, w) for a, b, w, _ in edges)
 
-    def _apply_event(self, event: Event) -> None:
+    def _apply_event(self, event: Event, edges: list[Edge]) -> None:
         kind = event.kind
         self.event_time.append(event.at)
         if kind in _WRITES:
@@ -345,7 +348,7 @@ class TenantIndex:
             a, b = self.ids.get(data["a"]), self.ids.get(data["b"])
             weight = float(data["weight"])
             self.links.append((event.seq, a, b, data["relation"], weight))
-            self._add_edges([(2 * a, 2 * b, weight, event.seq)])
+            edges.append((2 * a, 2 * b, weight, event.seq))
         elif kind == Kind.ACCESS:
             self._apply_access(event, data)
         elif kind == Kind.FEEDBACK:
@@ -531,7 +534,6 @@ class View:
                     self.closed[c.ordinal] = True
         self.recorded_at = int(index.event_time[seq - 1]) if seq else 0
         self.generation = index.current_generation(seq)
-        self.access_head = head
 
     def voided(self, closing: Closing) -> bool:
         void = self.index.voids.get(closing.seq)
@@ -547,7 +549,7 @@ class View:
         """Per lineage: accesses, last access (-OPEN: never), accesses in the 24 h before `now`."""
         index = self.index
         lineages = len(index.ids)
-        if self.access_head and index.last_access_time <= now:
+        if self.seq == index.seq and index.last_access_time <= now:
             count = index.access_count.view(lineages)
             last = index.access_last.view(lineages)
         else:

@@ -6,23 +6,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from twofold.index.tenant import TenantIndex, View
+from twofold.index.tenant import View
 from twofold.retrieve.candidates import NOTHING, Candidates, Mask, Ordinals, ordered
 from twofold.retrieve.profile import Profile
 
 
 class Gazetteer:
-    """The names a query is looked up in: entities of rows the reader may see."""
+    """The names a query is looked up in: entities of the rows in `mask`.
 
-    def __init__(self, index: TenantIndex) -> None:
-        self._codes = index.entities.code
+    No others: the longest known name wins, so a name the reader may not see, or one recorded later, would hide
+    a shorter one inside it.
+    """
+
+    def __init__(self, view: View, mask: Mask) -> None:
+        self._view, self._mask = view, mask
         self.max_words = 6
 
     def __contains__(self, key: object) -> bool:
-        return key in self._codes
-
-    def __len__(self) -> int:
-        return len(self._codes)
+        index = self._view.index
+        code = index.entities.code.get(key)  # type: ignore[call-overload]
+        if code is None:
+            return False
+        rows = index.entity_rows_of(code)
+        return bool(self._mask[rows[rows < self._view.rows]].any())
 
 
 def seeds(view: View, mask: Mask, keys: Sequence[str]) -> list[tuple[str, int]]:
