@@ -229,3 +229,23 @@ def test_time_is_linear_in_the_length(unit):
     unit = unit.replace("_", " ") if unit != "a_" else unit
     source = unit * (100_000 // len(unit))
     assert len(entities(source)) <= len(source)  # quadratic rules would take minutes here
+
+
+@pytest.mark.parametrize(
+    "source, expected",
+    [
+        ("Caroline", "Caroline"),
+        ("Rust?", "Rust"),
+        ("Caroline went home", "Caroline"),
+        ("Caroline likes it", "Caroline"),
+        ("Caroline, look!", "Caroline"),
+        ("Nate and Joanna play", "Nate|Joanna"),
+        ("Rust很快", "Rust"),
+        ("Structure your notes", ""),  # a lone first word with nothing that says it is a name
+        ("I like Flask. Flask apps start fast", "Flask"),  # named for certain elsewhere
+        ("## Additional Tips\n- **Peer Review**: ask Greg\n", "Greg"),  # labels of a list
+        ("You're right, they've met Amy", "Amy"),
+    ],
+)
+def test_a_capital_at_a_sentence_start_needs_more_to_be_a_name(source, expected):
+    assert "|".join(entity.name for entity in entities(source)) == expected

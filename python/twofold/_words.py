@@ -120,6 +120,10 @@ OPENERS: Final = frozenset(
     scope search secure seek select service session share solution source specify split stay strategy
     study submit suggest suggested support team template tip tips track traditional train transfer
     translate type types understanding update updated usage utilize validate visualize volunteer
+    almost anytime anyways appreciate awww bet bummer challenges cherish crazy cute explanation feels going
+    gotcha ha hah hang highly impressive lucky mm mmm mixed nah oof regularly reminds setbacks sincerely started
+    steps took tough whoa wish woohoo yea yum incorporate emphasize refine finalize allocate customize dedicate
+    double-check mention proofread revise summarize tailor integrate connect spend aim needed tons
     """.split()
 )
 
@@ -140,9 +144,9 @@ NAME_LINKS: Final = frozenset("of de da di del der den des du la le van von zu b
 # Nouns that a letter or a number turns into a name ("server A", "node 3").
 NUMBERED_NOUNS: Final = (
     "agent batch branch building bucket building camera channel client cluster container customer "
-    "database db dc device disk door floor gate group host instance lab line link machine node option "
+    "database db dc device disk door floor gate group host instance lab link machine node "
     "partition phase plan plant pod port printer project queue rack region release replica robot room "
-    "router sector sensor server service shard site sprint station step switch table task team tenant "
+    "router sector sensor server service shard site sprint station switch team tenant "
     "terminal tier unit user vm volume warehouse worker zone"
 ).split()
 

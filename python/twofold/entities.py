@@ -37,7 +37,6 @@ __all__ = [
 ]
 
 RULES: Final = "entities/1"  # part of the algorithm fingerprint: raise it with every change of the rules
-RULES: Final = "entities/1"  # raise it when the rules below, or the words they use, change what is found
 MAX_NAME: Final = 80  # characters; a longer find is no name
 
 
@@ -217,7 +216,7 @@ _WORD_RULES: Final = (
     ("code", r"[A-Za-z][A-Za-z0-9]*+(?:_+[A-Za-z0-9]+)++(?![A-Za-z0-9_])"),
     ("code", r"[a-z]+[0-9]*(?:[A-Z][a-z0-9]*)++(?![A-Za-z0-9_])"),
     ("code", rf"[a-z][a-z0-9]*+(?:-[a-z0-9]++)*?-(?:\d+|{_PART})(?![A-Za-z0-9_-])"),
-    ("numbered", rf"{_NOUN}\ \#?(?:[A-Z]|\d{{1,4}})(?![A-Za-z0-9_%'’]|[.:,-]\d)"),  # server A
+    ("numbered", rf"{_NOUN}\ \#?(?:[A-HJ-Z]|\d{{1,4}})(?![A-Za-z0-9_%'’]|[.:,-]\d)"),  # server A
 )
 _KINDS: Final = tuple(kind for kind, _ in _QUOTED_RULES + _WORD_RULES)
 
@@ -232,12 +231,15 @@ _STRUCTURE: Final = re.compile(
 )
 
 
+_COMMON: Final = OPENERS | STOP_WORDS
+
+
 def _structured(text: str) -> Iterator[tuple[tuple[int, int], Entity]]:
     if _MARKED.search(text):
         for match in _STRUCTURE.finditer(text):
             kind = _KINDS[int((match.lastgroup or "r0")[1:])]
             name = _trim(match[0], kind)
-            if name and len(name) <= MAX_NAME:
+            if name and len(name) <= MAX_NAME and not (kind == "title" and name.lower() in _COMMON):
                 yield match.span(), Entity(name, "name" if kind == "numbered" else kind)
 
 
@@ -267,7 +269,7 @@ _SEQUENCE: Final = re.compile(
     rf"(?:(?:\ {_LINK}){{0,2}}\ (?:{_INITIAL}|{_CAPITAL})|(?<=\.)(?:{_INITIAL}|{_CAPITAL}))*+"
 )
 _UPPER_CASE: Final = re.compile(f"[{_UPPER}]")
-_POSSESSIVE: Final = re.compile(r"['’][sS]\Z")
+_ENDING: Final = re.compile(r"['’](?:s|m|d|re|ve|ll)\Z", re.IGNORECASE)  # Anna's, You're
 _FIRST_PERSON: Final = frozenset("i i'm i'd i'll i've i’m i’d i’ll i’ve".split())
 # Openers that are as often the first word of a name ("New York", "First Solar").
 _NAME_OPENERS: Final = frozenset(
@@ -280,6 +282,8 @@ def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int,
     """Yield runs of capitalised words that stand outside of `taken` (in order) and look like a name."""
     head = text[:400]
     shouting = len(head) >= 20 and len(_UPPER_CASE.findall(head)) > len(head) / 2
+    whole = text.strip(" ?!.") if len(text) <= MAX_NAME else ""
+    found: list[tuple[int, str, bool]] = []
     at = 0
     for match in _SEQUENCE.finditer(text):
         start, end = match.span()
@@ -290,9 +294,21 @@ def _capitalised(text: str, taken: list[tuple[int, int]]) -> Iterator[tuple[int,
         opening = _opens_sentence(text, start)
         for run in _runs(match[0].split(" ")):
             name = _name(run, opening, shouting)
-            opening = False
             if name and len(name) <= MAX_NAME:
-                yield start, Entity(name, "name")
+                lone = opening and name != whole and name == _ENDING.sub("", match[0])
+                found.append((start, name, lone and _is_doubtful(text, start, end)))
+            opening = False
+    certain = {name for _, name, doubtful in found if not doubtful}
+    for start, name, doubtful in found:
+        if not doubtful or name in certain:
+            yield start, Entity(name, "name")
+
+
+def _is_doubtful(text: str, start: int, end: int) -> bool:
+    """Whether a run that opens a sentence may be capitalised for that alone, or because it labels a list item."""
+    if _LABEL_END.match(text, end) and _LIST_MARK.search(text[max(0, start - 8) : start]):
+        return True
+    return " " not in text[start:end] and not _FOLLOWS_NAME.match(text, end)
 
 
 def _opens_sentence(text: str, at: int) -> bool:
@@ -300,6 +316,17 @@ def _opens_sentence(text: str, at: int) -> bool:
     while at >= 0 and text[at] in " \"'“‘(*_[":
         at -= 1
     return at < 0 or not (text[at].isalnum() or text[at] in ",)'’%&/，、）")
+
+
+# What makes a lone capitalised word at the start of a sentence a name: a verb in the third person or the past,
+# another name, a comma, or a script without capitals.
+_FOLLOWS_NAME: Final = re.compile(
+    rf"\ (?:was|has|had|will|would|can|could|should|did|said|told|went|chose|came|got|gave|made|took|met|knew|won"
+    rf"|(?!this|its|less|always|perhaps|us)[a-z]{{1,12}}(?<!s)s|[a-z]{{2,12}}ed)\b"
+    rf"|\ (?:and|or|&)\ [{_UPPER}]|['’]s\b|,|\ ?[{_UNSPACED_CHAR}]"
+)
+_LIST_MARK: Final = re.compile(r"(?:[#*•>|-]|\d[.)])\s*[*_]*\Z|\n\s*\Z")
+_LABEL_END: Final = re.compile(r"[*_]*(?::|\s*\n|\Z)|[*_]{2}")
 
 
 def _runs(words: list[str]) -> Iterator[list[str]]:
@@ -320,7 +347,7 @@ def _name(words: list[str], opening: bool, shouting: bool) -> str | None:
     """The name in a run of capitalised words, or None when it is a sentence's start, a heading or a shout."""
     if len(words) > 2 * _MAX_NAME_WORDS:
         return None
-    words = [_POSSESSIVE.sub("", word) for word in words]
+    words = [_ENDING.sub("", word) for word in words]
     lower = [word.lower() for word in words]
     while words and (
         lower[0] in STOP_WORDS
@@ -337,7 +364,11 @@ def _name(words: list[str], opening: bool, shouting: bool) -> str | None:
         return None  # "Define Your Project": a heading
     if len(words) == 1:
         word = words[0]
-        if len(word) < 2 or lower[0] in OPENERS or (opening and len(word) > 5 and word.endswith("ing")):
+        if (
+            len(word) < 2
+            or lower[0] in OPENERS
+            or (opening and len(word) > 5 and word.endswith(("ing", "ly")))
+        ):
             return None
         if word.isupper() and (shouting or len(word) > 10):
             return None
