@@ -8,13 +8,18 @@ own=$PWD/build/asan-venv
 packages=$("$own/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > "$packages/borrowed.pth"
 
-echo "==> building with sanitizers"
-.venv/bin/python -m pip --python "$own/bin/python" install -q --no-build-isolation --no-deps --force-reinstall . \
-  -C build-dir=build/asan-{wheel_tag} -C cmake.build-type=RelWithDebInfo -C install.strip=false \
-  -C cmake.define.TWOFOLD_SANITIZE=address,undefined
+if [ ! -e "$own/.built" ] || [ -n "$(find CMakeLists.txt cpp python -type f -newer "$own/.built" -not -name '*.pyc' -print -quit)" ]; then
+  echo "==> building with sanitizers"
+  touch "$own/.started"
+  .venv/bin/python -m pip --python "$own/bin/python" install -q --no-build-isolation --no-deps --force-reinstall . \
+    -C build-dir=build/asan-{wheel_tag} -C cmake.build-type=RelWithDebInfo -C install.strip=false \
+    -C cmake.define.TWOFOLD_SANITIZE=address,undefined
+  mv "$own/.started" "$own/.built"
+fi
 
 echo "==> tests under sanitizers"
 # Python itself keeps memory until it exits, so leaks are left to the C++ tests.
-export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
+# pytest's fault handler would come before the sanitizer's report.
+export ASAN_OPTIONS=detect_leaks=0:log_path=build/asan UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
 LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" \
-  "$own/bin/python" -m pytest -q -p no:cacheprovider "${@:-tests/core}"
+  "$own/bin/python" -m pytest -q -p no:cacheprovider -p no:faulthandler "${@:-tests/core}"
