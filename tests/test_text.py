@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -393,3 +394,12 @@ def test_several_tokens_of_one_character_do_not_stop_the_windows(counts, max_tok
 def test_impossible_windows_are_refused(max_tokens, overlap):
     with pytest.raises(InvalidInput):
         windows("text", [(0, 4)], max_tokens, overlap)
+
+
+def test_threads_agree():
+    sources = [*TERMS, *(f"services number{i} running{i} connections{i}" for i in range(300))]
+    text._token_terms.cache_clear()
+    text._stem.cache_clear()
+    with ThreadPoolExecutor(4) as pool:
+        parallel = [list(pool.map(terms, sources)) for _ in range(2)]
+    assert parallel == [[terms(source) for source in sources]] * 2

@@ -303,13 +303,18 @@ def _stem(word: str) -> str:
     word = word[:MAX_TERM]
     if not word.isascii():
         return _bare_arabic(word) if _ARABIC.match(word) else word
-    with _STEMMER_LOCK:  # the stemmer keeps a buffer of its own
-        stem: str = _STEMMER.stemWord(IRREGULAR.get(word, word))
+    stem: str = _stemmer.english.stemWord(IRREGULAR.get(word, word))
     return stem
 
 
-_STEMMER_LOCK: Final = threading.Lock()
-_STEMMER: Final = Stemmer.Stemmer("english", 0)
+class _Stemmer(threading.local):
+    """One for each thread: a stemmer keeps a buffer of its own, and a lock could be held across a fork."""
+
+    def __init__(self) -> None:
+        self.english = Stemmer.Stemmer("english", 0)  # no cache: ours is `_token_terms`
+
+
+_stemmer = _Stemmer()
 _ARABIC: Final = re.compile("[\u0620-\u064a\u0671-\u06d3]")
 
 
