@@ -19,7 +19,7 @@ fi
 
 echo "==> tests under sanitizers"
 # Python itself keeps memory until it exits, so leaks are left to the C++ tests.
-# pytest's fault handler would come before the sanitizer's report.
-export ASAN_OPTIONS=detect_leaks=0:log_path=build/asan UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
+# No fault handler and no capturing of descriptors: both would hide the report.
+export ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
 LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)" \
-  "$own/bin/python" -m pytest -q -p no:cacheprovider -p no:faulthandler "${@:-tests/core}"
+  "$own/bin/python" -m pytest -q -p no:cacheprovider -p no:faulthandler --capture=sys "${@:-tests/core}"
