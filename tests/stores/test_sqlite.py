@@ -483,13 +483,13 @@ def test_copies_that_a_page_split_left_behind_are_erased(store: SQLiteStore) -> 
     """SQLite moves cells between pages without wiping where they were; only rewriting the file does."""
     chance = random.Random(1)
     secrets: dict[str, list[tuple[int, bytes]]] = {}
-    for n in range(2_000):
-        tenant = f"tenant {chance.randrange(40)}"
+    for n in range(1_500):
+        tenant = f"tenant {chance.randrange(10)}"
         name = f"secret-{n:06d}-"
         with store.transaction(tenant) as tx:
-            event = sample_event(tx.head, Kind.FLAG, payload=name + "x" * chance.randrange(400))
+            event = sample_event(tx.head, Kind.FLAG, payload=name + "x" * chance.randrange(1_500))
             tx.apply(Batch(events=[event]))
-        if n % 5 == 0:
+        if n % 2 == 0:
             secrets.setdefault(tenant, []).append((event.seq, name.encode()))
     for tenant, mine in secrets.items():
         with store.transaction(tenant) as tx:

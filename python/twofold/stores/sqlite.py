@@ -1025,12 +1025,12 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     if sqlite3.sqlite_version_info < (3, 37):
         raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; Twofold needs 3.37 or newer")
     version = _version(db, path)
-    if version == len(MIGRATIONS):
-        return
     if version == 0:
         db.execute("PRAGMA page_size = 8192")  # five 384-dimensional vectors a page, and one of 1,536
-        if db.execute("PRAGMA journal_mode = WAL").fetchall()[0][0] != "wal":
-            raise StoreError(f"{path} cannot use a write-ahead log here; use a local folder")
+    if db.execute("PRAGMA journal_mode = WAL").fetchall()[0][0] != "wal":
+        raise StoreError(f"{path} cannot use a write-ahead log here; use a local folder")
+    if version == len(MIGRATIONS):
+        return
     db.execute("BEGIN IMMEDIATE")
     try:
         for migrate in MIGRATIONS[_version(db, path) :]:  # again: another process may have been first
