@@ -504,12 +504,12 @@ def windows(
         i for i, start in enumerate(starts) if start and (text[start - 1].isspace() or text[start].isspace())
     }
     found: list[tuple[int, int]] = []
-    first = 0
+    first = end = 0
     while True:
         begin = starts[first] if first else 0
+        half = max(first + (max_tokens + 1) // 2, end + 1)  # beyond the last window in any case
         end = first + max_tokens
         if end < len(starts):
-            half = first + (max_tokens + 1) // 2
             end = _last_of(sentences, half, end) or _last_of(words, half, end) or end
         while end < len(starts) and starts[end] <= begin:  # tokens of one character stay together
             end += 1
