@@ -11,7 +11,8 @@ class Rate {
             array_ = exact<double>(given, name);
             values_ = span_of(*array_, name);
         } else {
-            scalar_ = py::cast<double>(given);
+            scalar_ = PyFloat_AsDouble(given.ptr());
+            if (scalar_ == -1.0 && PyErr_Occurred()) throw py::error_already_set();
             values_ = {&scalar_, 1};
         }
     }

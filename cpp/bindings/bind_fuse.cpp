@@ -5,6 +5,8 @@
 
 namespace {
 
+constexpr const char* kPair = "a list of convex is a pair (ordinals, scores)";
+
 struct Lists {
     std::vector<Array<std::int64_t>> ordinal_arrays;
     std::vector<Array<double>> score_arrays;
@@ -39,8 +41,9 @@ py::tuple rrf(const py::sequence& lists, double k, const std::optional<std::vect
 py::tuple convex(const py::sequence& lists, const std::vector<double>& weights) {
     Lists given;
     for (const py::handle list : lists) {
-        const auto pair = py::cast<py::sequence>(list);
-        if (pair.size() != 2) throw py::value_error("a list of convex is a pair (ordinals, scores)");
+        if (!py::isinstance<py::sequence>(list)) throw py::type_error(kPair);
+        const auto pair = py::reinterpret_borrow<py::sequence>(list);
+        if (pair.size() != 2) throw py::value_error(kPair);
         given.add_ordinals(pair[0]);
         given.add_scores(pair[1]);
     }

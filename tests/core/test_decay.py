@@ -112,3 +112,5 @@ def test_wrong_types_are_refused():
         _core.decay(np.ones(4)[::2], np.ones(2), np.zeros(2, np.int64), np.zeros(2, np.int64))
     with pytest.raises(TypeError):
         _core.decay(one, one, none, none, age_rate=np.array([1], np.float32))
+    with pytest.raises(TypeError):
+        _core.decay(one, one, none, none, age_rate="0.02")

@@ -104,6 +104,8 @@ def test_wrong_types_are_refused():
         _core.rrf([np.array([1], np.int32)])
     with pytest.raises(TypeError, match="int64"):
         _core.rrf([[1, 2]])
+    with pytest.raises(TypeError, match="pair"):
+        _core.convex([7], [1.0])
     with pytest.raises(TypeError, match="float64"):
         _core.convex([(int64([1]), np.array([1], np.float32))], [1.0])
     with pytest.raises(TypeError):
