@@ -30,9 +30,10 @@ static_assert(std::endian::native == std::endian::little,
 
 constexpr std::size_t kFirstSegmentRows = 256;
 constexpr std::size_t kChunkBlocks = 64;
-/// Blocks with at most this many rows to look at are scored from the float rows: 4 rows cost the bytes of the
-/// block.
-constexpr int kGatherRows = 4;
+/// A chunk whose blocks offer at most this many rows of 16 on average is scored from the float rows; above,
+/// reading every code in one stream is faster (measured crossover 15-25 %, lowest where the codes do not fit
+/// the cache).
+constexpr std::size_t kGatherRows = 3;
 /// Several queries share a chunk of codes while it stays in the second-level cache.
 constexpr std::size_t kSharedChunkBytes = 256 * 1024;
 
@@ -377,25 +378,28 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
         const std::size_t end = std::min(limit, segment.start + segment.capacity);
         const std::size_t count = std::min(chunk, (end - row + kBlockRows - 1) / kBlockRows);
 
-        std::size_t sparse = 0;
-        bool dense = false;
+        std::size_t present = 0;
+        std::size_t occupied = 0;
         for (std::size_t b = 0; b < count; ++b) {
             const std::size_t start = row + b * kBlockRows;
             std::uint16_t lanes = segment.alive[first + b];
             if (limit - start < kBlockRows) lanes &= static_cast<std::uint16_t>((1U << (limit - start)) - 1);
             if (filter.mask) lanes &= pack16(*filter.mask, start);
-            const int present = std::popcount(lanes);
-            passing += static_cast<std::size_t>(present);
-            if (keep_rows_ && present <= kGatherRows) {
-                for (unsigned left = lanes; left != 0; left &= left - 1) {
-                    const std::size_t found = start + static_cast<std::size_t>(std::countr_zero(left));
-                    gathered[sparse] = row_at(found);
-                    gathered_rows[sparse++] = static_cast<std::uint32_t>(found);
-                }
-                lanes = 0;
-            }
+            // The whole block first: without the instruction a population count is a call.
+            present += lanes == 0xffff ? kBlockRows : static_cast<std::size_t>(std::popcount(lanes));
+            occupied += static_cast<std::size_t>(lanes != 0);
             valid[b] = lanes;
-            dense = dense || lanes != 0;
+        }
+        passing += present;
+        std::size_t sparse = 0;
+        const bool dense = !keep_rows_ || present > kGatherRows * occupied;
+        for (std::size_t b = 0; !dense && b < count; ++b) {
+            for (unsigned left = valid[b]; left != 0; left &= left - 1) {
+                const std::size_t found =
+                    row + b * kBlockRows + static_cast<std::size_t>(std::countr_zero(left));
+                gathered[sparse] = row_at(found);
+                gathered_rows[sparse++] = static_cast<std::uint32_t>(found);
+            }
         }
         for (Query& query : queries) {
             kernel_->score(query.values.data(), gathered.data(), sparse, width_, gathered_scores.data());
@@ -440,6 +444,9 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
             kernel_->scan(query.plan, blocks, count, valid.data(), query.floor, upper[0].data(),
                           hits[0].data());
             collect(query, 0);
+        }
+        for (Query& query : queries) {
+            if (std::isinf(query.floor)) query.tighten();
         }
         row += count * kBlockRows;
         chunk = std::min(largest_chunk, 2 * chunk);

@@ -42,12 +42,17 @@ void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count,
         const std::uint8_t* codes = blocks + b * stride;
         __m512i s0 = start, s1 = _mm512_setzero_si512(), s2 = s1, s3 = s1;
         std::size_t g = 0;
-        for (; g + 4 <= query.groups; g += 4) {
+        for (; g + 8 <= query.groups; g += 8) {
             const std::uint8_t* line = codes + kLine * g;
-            s0 = add_products(s0, line, query.codes + 4 * g, bias);
-            s1 = add_products(s1, line + kLine, query.codes + 4 * g + 4, bias);
-            s2 = add_products(s2, line + 2 * kLine, query.codes + 4 * g + 8, bias);
-            s3 = add_products(s3, line + 3 * kLine, query.codes + 4 * g + 12, bias);
+            const std::int8_t* part = query.codes + 4 * g;
+            s0 = add_products(s0, line, part, bias);
+            s1 = add_products(s1, line + kLine, part + 4, bias);
+            s2 = add_products(s2, line + 2 * kLine, part + 8, bias);
+            s3 = add_products(s3, line + 3 * kLine, part + 12, bias);
+            s0 = add_products(s0, line + 4 * kLine, part + 16, bias);
+            s1 = add_products(s1, line + 5 * kLine, part + 20, bias);
+            s2 = add_products(s2, line + 6 * kLine, part + 24, bias);
+            s3 = add_products(s3, line + 7 * kLine, part + 28, bias);
         }
         for (; g < query.groups; ++g) s0 = add_products(s0, codes + kLine * g, query.codes + 4 * g, bias);
         const __m512i sums = _mm512_add_epi32(_mm512_add_epi32(s0, s1), _mm512_add_epi32(s2, s3));
