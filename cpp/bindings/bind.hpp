@@ -13,3 +13,4 @@ void bind_graph(py::module_& m);
 void bind_fuse(py::module_& m);
 void bind_decay(py::module_& m);
 void bind_pack(py::module_& m);
+void bind_turns(py::module_& m);

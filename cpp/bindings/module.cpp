@@ -10,4 +10,5 @@ PYBIND11_MODULE(_core, m) {
     bind_fuse(m);
     bind_decay(m);
     bind_pack(m);
+    bind_turns(m);
 }

@@ -265,3 +265,46 @@ def pack_value(
 
 def near_duplicates(vectors: NDArray[np.float32], threshold: float) -> NDArray[np.int64]:
     """Return for each unit row the first earlier kept row with cosine >= threshold, or -1."""
+
+def collect(
+    lists: Sequence[NDArray[np.int64]],
+    previous: NDArray[np.int64],
+    next: NDArray[np.int64],
+    mask: NDArray[np.bool_],
+    *,
+    reach: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the union of row lists with the turns around them: ordinals, and chosen, previous, next places."""
+
+def turn_terms(
+    ordinals: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    previous: NDArray[np.int64],
+    next: NDArray[np.int64],
+    base: NDArray[np.float64],
+    tokens: NDArray[np.int32],
+    asks: NDArray[np.bool_],
+    has_role: NDArray[np.bool_],
+    *,
+    previous_weight: float,
+    next_weight: float,
+    second_previous_weight: float,
+    second_next_weight: float,
+    answer_weight: float,
+    role_next_weight: float,
+    gate: float,
+) -> NDArray[np.float64]:
+    """Return what the turns around each chosen row of a pool add to its score."""
+
+def session_terms(
+    ordinals: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    previous: NDArray[np.int64],
+    next: NDArray[np.int64],
+    base: NDArray[np.float64],
+    sessions: NDArray[np.int64],
+    *,
+    weight: float,
+    top: int,
+) -> NDArray[np.float64]:
+    """Return weight * mean of the best `top` scores among the chosen rows of each row's session."""

@@ -1,0 +1,107 @@
+#include "arrays.hpp"
+#include "twofold/turns.hpp"
+
+namespace {
+
+using Columns = Array<std::int64_t>;
+
+py::tuple collect(const py::sequence& lists, const Columns& previous, const Columns& next,
+                  const Array<bool>& mask, std::size_t reach) {
+    std::vector<Columns> held;
+    std::vector<std::span<const std::int64_t>> spans;
+    for (const py::handle list : lists) {
+        held.push_back(exact<std::int64_t>(list, "a list"));
+        spans.push_back(span_of(held.back(), "a list"));
+    }
+    const auto before = span_of(previous, "previous");
+    const auto after = span_of(next, "next");
+    const auto bits = bytes_of(mask, "mask");
+    twofold::Pool pool;
+    {
+        const py::gil_scoped_release nogil;
+        pool = twofold::collect(spans, before, after, bits, reach);
+    }
+    return py::make_tuple(array_of(pool.ordinals), array_of(pool.chosen), array_of(pool.previous),
+                          array_of(pool.next));
+}
+
+twofold::Pool pool_of(const Columns& ordinals, const Columns& chosen, const Columns& previous,
+                      const Columns& next) {
+    const auto copy = [](std::span<const std::int64_t> s) {
+        return std::vector<std::int64_t>(s.begin(), s.end());
+    };
+    twofold::Pool pool{copy(span_of(ordinals, "ordinals")), copy(span_of(chosen, "chosen")),
+                       copy(span_of(previous, "previous")), copy(span_of(next, "next"))};
+    const auto places = static_cast<std::int64_t>(pool.ordinals.size());
+    if (pool.previous.size() != pool.ordinals.size() || pool.next.size() != pool.ordinals.size()) {
+        throw py::value_error("a pool's columns differ in length");
+    }
+    for (const auto* links : {&pool.chosen, &pool.previous, &pool.next}) {
+        for (const std::int64_t place : *links) {
+            if (place >= places || place < (links == &pool.chosen ? 0 : -1)) {
+                throw py::index_error("a place lies outside the pool");
+            }
+        }
+    }
+    for (std::size_t i = 0; i < pool.ordinals.size(); ++i) {
+        if (pool.ordinals[i] < 0 || (i > 0 && pool.ordinals[i] <= pool.ordinals[i - 1])) {
+            throw py::value_error("a pool's ordinals must ascend from 0");
+        }
+    }
+    return pool;
+}
+
+py::array_t<double> turn_terms(const Columns& ordinals, const Columns& chosen, const Columns& previous,
+                               const Columns& next, const Array<double>& base,
+                               const Array<std::int32_t>& tokens, const Array<bool>& asks,
+                               const Array<bool>& has_role, double previous_weight, double next_weight,
+                               double second_previous_weight, double second_next_weight, double answer_weight,
+                               double role_next_weight, double gate) {
+    const twofold::Pool pool = pool_of(ordinals, chosen, previous, next);
+    const auto scores = span_of(base, "base");
+    const auto sizes = span_of(tokens, "tokens");
+    const auto questions = bytes_of(asks, "asks");
+    const auto roles = bytes_of(has_role, "has_role");
+    std::vector<double> out;
+    {
+        const py::gil_scoped_release nogil;
+        out = twofold::turn_terms(pool, scores, sizes, questions, roles,
+                                  {previous_weight, next_weight, second_previous_weight, second_next_weight,
+                                   answer_weight, role_next_weight, gate});
+    }
+    return array_of(out);
+}
+
+py::array_t<double> session_terms(const Columns& ordinals, const Columns& chosen, const Columns& previous,
+                                  const Columns& next, const Array<double>& base, const Columns& sessions,
+                                  double weight, std::size_t top) {
+    const twofold::Pool pool = pool_of(ordinals, chosen, previous, next);
+    const auto scores = span_of(base, "base");
+    const auto codes = span_of(sessions, "sessions");
+    std::vector<double> out;
+    {
+        const py::gil_scoped_release nogil;
+        out = twofold::session_terms(pool, scores, codes, weight, top);
+    }
+    return array_of(out);
+}
+
+}  // namespace
+
+void bind_turns(py::module_& m) {
+    m.def("collect", &collect, py::arg("lists"), py::arg("previous").noconvert(), py::arg("next").noconvert(),
+          py::arg("mask").noconvert(), py::kw_only(), py::arg("reach"),
+          "Union of row lists with the turns around them: (ordinals, chosen, previous, next), places in "
+          "ordinals.");
+    m.def("turn_terms", &turn_terms, py::arg("ordinals").noconvert(), py::arg("chosen").noconvert(),
+          py::arg("previous").noconvert(), py::arg("next").noconvert(), py::arg("base").noconvert(),
+          py::arg("tokens").noconvert(), py::arg("asks").noconvert(), py::arg("has_role").noconvert(),
+          py::kw_only(), py::arg("previous_weight"), py::arg("next_weight"),
+          py::arg("second_previous_weight"), py::arg("second_next_weight"), py::arg("answer_weight"),
+          py::arg("role_next_weight"), py::arg("gate"),
+          "What the turns around each chosen row of a pool add to its score.");
+    m.def("session_terms", &session_terms, py::arg("ordinals").noconvert(), py::arg("chosen").noconvert(),
+          py::arg("previous").noconvert(), py::arg("next").noconvert(), py::arg("base").noconvert(),
+          py::arg("sessions").noconvert(), py::kw_only(), py::arg("weight"), py::arg("top"),
+          "weight * mean of the best `top` scores among the chosen rows of each row's session.");
+}
