@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bits.hpp"
+
 namespace {
 
 using Ordinals = std::vector<std::int64_t>;
@@ -74,4 +76,33 @@ TEST_CASE("top keeps the ordering rule at the cut") {
     CHECK(twofold::top(ordinals, scores, 100).ordinals == Ordinals{8, 6, 7, 9});
     const Scores nan = {1.0, std::numeric_limits<double>::quiet_NaN(), 1.0, 1.0};
     CHECK_THROWS_AS(twofold::top(ordinals, nan, 1), std::invalid_argument);
+}
+
+TEST_CASE("fused and smoothed scores have the same bits on every machine") {
+    bits::Random random(4);
+    std::vector<Ordinals> ordinals(3);
+    std::vector<Scores> scores(3);
+    for (std::size_t list = 0; list < 3; ++list) {
+        for (std::int64_t i = 0; i < 300; ++i) {
+            if (random.below(3) == 0) continue;
+            ordinals[list].push_back(i);
+            scores[list].push_back(random.unit() - 0.1);
+        }
+    }
+    const std::vector<twofold::OrdinalSpan> lists(ordinals.begin(), ordinals.end());
+    const std::vector<twofold::ScoreSpan> values(scores.begin(), scores.end());
+    const Scores weights = {0.5, 0.3, 0.1};
+    const twofold::Ranked reciprocal = twofold::rrf(lists, 10.0, weights);
+    const twofold::Ranked summed = twofold::convex(lists, values, weights);
+    const std::size_t count = summed.scores.size();
+    Ordinals previous(count), next(count), session(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        previous[i] = static_cast<std::int64_t>(i) - 1;
+        next[i] = i + 1 < count ? static_cast<std::int64_t>(i) + 1 : -1;
+        session[i] = random.below(20);
+    }
+    Scores out(count);
+    twofold::smooth(summed.scores, previous, next, session, {0.15, 0.1, 0.7, 3}, out);
+    CHECK(bits::hash(bits::hash(bits::hash(0, reciprocal.scores), summed.scores), out) ==
+          14924787046165766729ULL);
 }

@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "bits.hpp"
+
 namespace {
 
 using Nodes = std::vector<std::uint32_t>;
@@ -166,4 +168,22 @@ TEST_CASE("queries run while another thread adds edges") {
     done = true;
     for (std::thread& reader : readers) reader.join();
     CHECK(wrong == 0);
+}
+
+TEST_CASE("ranks have the same bits on every machine") {
+    bits::Random random(3);
+    Edges edges;
+    for (int e = 0; e < 3000; ++e) {
+        edges.src.push_back(random.below(1 + random.below(500)));
+        edges.dst.push_back(random.below(500));
+        edges.weight.push_back(static_cast<float>(0.1 + random.unit()));
+    }
+    CHECK(bits::hash(0, twofold::pagerank(510, edges.src, edges.dst, edges.weight, {})) ==
+          12335228882354402792ULL);
+    twofold::Graph graph;
+    add(graph, edges, 0, 3000);
+    const Nodes seeds = {7, 450};
+    const std::vector<double> weights = {0.3, 0.9};
+    const twofold::Ranked found = graph.personalized(seeds, weights, 0.15, 1e-5, {}, {});
+    CHECK(bits::hash(bits::hash(0, found.ordinals), found.scores) == 10415507074258453977ULL);
 }

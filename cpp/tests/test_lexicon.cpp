@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "bits.hpp"
+
 namespace {
 
 using Terms = std::vector<std::uint32_t>;
@@ -150,4 +152,24 @@ TEST_CASE("searches run while another thread adds and erases") {
     for (std::thread& reader : readers) reader.join();
     CHECK(wrong == 0);
     CHECK(lexicon.statistics({}).doc_count == 403);
+}
+
+TEST_CASE("scores have the same bits on every machine") {
+    bits::Random random(2);
+    Lexicon lexicon;
+    for (int d = 0; d < 1000; ++d) {
+        Terms terms;
+        Counts counts;
+        for (std::uint32_t t = 0; t < 10; ++t) {
+            terms.push_back(t + 10 * random.below(1 + random.below(12)));
+            counts.push_back(static_cast<float>(0.25 + random.unit()));
+        }
+        const Ordinals offsets = {0, 10};
+        lexicon.add(terms, counts, offsets);
+    }
+    const Terms query = {3, 14, 25, 36, 47, 58};
+    const Counts weights = {1.0F, 0.5F, 2.0F, 1.0F, 0.1F, 3.0F};
+    const twofold::Ranked found = lexicon.search(query, weights, 200, {}, {});
+    REQUIRE(found.ordinals.size() == 200);
+    CHECK(bits::hash(bits::hash(0, found.ordinals), found.scores) == 1153729091376548611ULL);
 }
