@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -48,9 +48,13 @@ def tombstone(row: Row) -> list[Any]:
     return [getattr(row, name) for name in TOMBSTONE]
 
 
-def vector_digest(salt: bytes, data: npt.NDArray[np.float32]) -> str:
-    """Salted digest of a memory's vectors, hex; the salt is that of the event which added the memory."""
-    return hashlib.sha256(salt + np.ascontiguousarray(data).tobytes()).hexdigest()
+def vector_digest(salt: bytes, data: npt.NDArray[np.float32], codes: Sequence[bytes]) -> str:
+    """Salted digest of a memory's vectors and token codes, hex; the salt is that of the event which added it."""
+    digest = hashlib.sha256(salt + np.ascontiguousarray(data).tobytes())
+    for part, one in enumerate(codes):
+        if one:  # stores of format 1 have none, and their digests stay as they were
+            digest.update(part.to_bytes(8, "big") + len(one).to_bytes(8, "big") + one)
+    return digest.hexdigest()
 
 
 def commitment(salt: bytes, payload: str, row: Row | None = None, vectors: str = "") -> bytes:

@@ -269,7 +269,7 @@ def generation_digests(vault: Vault, tenant: str, number: int, rows: int, last: 
             ordinal = int(block.ordinals[a])
             salt = salts.get(ordinal) or b""
             if salt:
-                out[str(ordinal)] = audit.vector_digest(salt, block.data[a:b])
+                out[str(ordinal)] = audit.vector_digest(salt, block.data[a:b], block.codes[a:b])
     return out
 
 

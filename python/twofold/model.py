@@ -206,7 +206,8 @@ class Vectors:
     """Vectors of one generation, ordered by (ordinal, part). One memory may own several windows.
 
     ordinals, parts, starts, stops: int64 (n,); starts/stops are character offsets of the window in the
-    content. data: float32 (n, dim), unit rows, C-contiguous.
+    content. data: float32 (n, dim), unit rows, C-contiguous. codes: per vector the token codes of late
+    interaction, `dim` / 8 bytes a token; b"" where there are none.
     """
 
     generation: int
@@ -215,15 +216,26 @@ class Vectors:
     starts: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
     data: npt.NDArray[np.float32]
+    codes: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.codes:
+            object.__setattr__(self, "codes", (b"",) * len(self.ordinals))
 
     def __len__(self) -> int:
         return len(self.ordinals)
 
     @classmethod
-    def of(cls, generation: int, places: Sequence[Sequence[int]], data: npt.NDArray[np.float32]) -> Vectors:
-        """Vectors from (ordinal, part, start, stop) of each and the data, float32 (n, dim)."""
+    def of(
+        cls,
+        generation: int,
+        places: Sequence[Sequence[int]],
+        data: npt.NDArray[np.float32],
+        codes: Sequence[bytes] = (),
+    ) -> Vectors:
+        """Vectors from (ordinal, part, start, stop) of each, the data, float32 (n, dim), and the codes."""
         ordinals, parts, starts, stops = np.array(places, np.int64).reshape(-1, 4).T.copy()
-        return cls(generation, ordinals, parts, starts, stops, data)
+        return cls(generation, ordinals, parts, starts, stops, data, tuple(codes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 DIMENSION: Final = 8
-_VECTOR_FIELDS: Final = tuple(one.name for one in dataclasses.fields(Vectors))[1:]
+_VECTOR_FIELDS: Final = tuple(one.name for one in dataclasses.fields(Vectors))[1:-1]  # the arrays
 EPOCH: Final = 1_767_225_600_000_000  # 2026-01-01 in microseconds: where the samples' time begins
 TENANT: Final = "acme"
 
@@ -127,8 +127,10 @@ def sample_batch(
             generation=generation,
         )
         row = row._replace(**{name: one(content) if callable(one) else one for name, one in fields.items()})
-        data = sample_vectors(content, parts)
-        digest = audit.vector_digest(_salt(seq), data) if row.generation is not None else ""
+        windows = None
+        if row.generation is not None:
+            windows = _windows(row.generation, ordinal, sample_vectors(content, parts), len(content))
+        digest = "" if windows is None else audit.vector_digest(_salt(seq), windows.data, windows.codes)
         event = audit.make_event(
             head.hash,
             seq,
@@ -144,8 +146,8 @@ def sample_batch(
         )
         batch.events.append(event)
         batch.rows.append(row)
-        if row.generation is not None:
-            batch.vectors.append(_windows(row.generation, ordinal, data, len(content)))
+        if windows is not None:
+            batch.vectors.append(windows)
         head = Head(seq, ordinal + 1, at, event.hash)
     if generation is not None and batch.events and batch.events[0].seq == 1:
         batch.generations.append(Generation(generation, "sample", DIMENSION, 1))
@@ -169,10 +171,6 @@ def sample_vectors(content: str, parts: int = 1) -> npt.NDArray[np.float32]:
     return data
 
 
-def _digest(salt: bytes, data: npt.NDArray[np.float32]) -> str:
-    return audit.vector_digest(salt, data)
-
-
 def _salt(seq: int) -> bytes:
     return audit.commitment(b"", f"salt {seq}")[: audit.SALT_BYTES]
 
@@ -186,12 +184,13 @@ def _windows(generation: int, ordinal: int, data: npt.NDArray[np.float32], stop:
         np.zeros(n, dtype=np.int64),
         np.full(n, stop, dtype=np.int64),
         data,
+        tuple(row.tobytes()[: 4 * (part % 3)] for part, row in enumerate(data, ordinal)),
     )
 
 
 def _joined(vectors: Sequence[Vectors]) -> Vectors:
     whole = {name: np.concatenate([getattr(one, name) for one in vectors]) for name in _VECTOR_FIELDS}
-    return Vectors(vectors[0].generation, **whole)
+    return Vectors(vectors[0].generation, **whole, codes=tuple(c for one in vectors for c in one.codes))
 
 
 # Looking
@@ -216,7 +215,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, Vectors):
         spans = (value.ordinals, value.parts, value.starts, value.stops)
         keys = list(zip(*(one.tolist() for one in spans), strict=True))
-        return [(*key, row.tobytes()) for key, row in zip(keys, value.data, strict=True)]
+        return [
+            (*key, row.tobytes(), codes)
+            for key, row, codes in zip(keys, value.data, value.codes, strict=True)
+        ]
     return value
 
 
@@ -259,10 +261,9 @@ def assert_sound(store: Store, tenant: str) -> None:
                 broken = audit.broken_commitment(events[row.seq - 1], row, lambda _: "")
             elif row.generation in have:
                 assert row.ordinal in have[row.generation], f"row {row.ordinal} has no vector"
-                data = store.vectors_of(tenant, row.generation, [row.ordinal]).data
-                broken = audit.broken_commitment(
-                    events[row.seq - 1], row, functools.partial(_digest, data=data)
-                )
+                found = store.vectors_of(tenant, row.generation, [row.ordinal])
+                digest = functools.partial(audit.vector_digest, data=found.data, codes=found.codes)
+                broken = audit.broken_commitment(events[row.seq - 1], row, digest)
             else:  # a dropped generation took with it what the entry committed to
                 continue
             assert broken is None, broken
@@ -945,7 +946,11 @@ class StoreConformance:
             merged = _joined(batch.vectors)
             order = np.random.default_rng(1).permutation(len(ordered))
             batch.vectors = [
-                dataclasses.replace(merged, **{name: getattr(merged, name)[order] for name in _VECTOR_FIELDS})
+                dataclasses.replace(
+                    merged,
+                    **{name: getattr(merged, name)[order] for name in _VECTOR_FIELDS},
+                    codes=tuple(merged.codes[at] for at in order),
+                )
             ]
             tx.apply(batch)
         assert plain(store.vectors(TENANT, 1)) == ordered

@@ -116,6 +116,7 @@ def _whole(vault: Vault, principal: Principal, vectors: bool) -> Iterator[dict[s
                             int(block.starts[i]),
                             int(block.stops[i]),
                             b64encode(block.data[i].astype("<f4").tobytes()).decode(),
+                            b64encode(block.codes[i]).decode(),
                         ]
                     }
     for receipt_id, seq in store.receipts(tenant):
@@ -234,7 +235,8 @@ def _import_log(
     batch.generations = [Generation(*g) for g in header["generations"]]
     for number, found in vectors.items():
         data = np.stack([np.frombuffer(b64decode(v[5]), "<f4").astype(np.float32) for v in found])
-        batch.vectors.append(Vectors.of(number, [v[1:5] for v in found], data))
+        codes = [b64decode(v[6]) for v in found]
+        batch.vectors.append(Vectors.of(number, [v[1:5] for v in found], data, codes))
     report = ImportReport(len(batch.rows), len(batch.events), True, not dry_run)
     if dry_run:
         return report

@@ -296,7 +296,9 @@ class Writer:
         if row.seq != self._seq + 1 or row.ordinal != self._rows:
             raise InvalidInput(f"row {row.id} was prepared for another place in the log")
         salt = self.vault.entropy(audit.SALT_BYTES)
-        digest = audit.vector_digest(salt, vectors.data) if vectors is not None and len(vectors) else ""
+        digest = ""
+        if vectors is not None and len(vectors):
+            digest = audit.vector_digest(salt, vectors.data, vectors.codes)
         event = self._append(kind, row.recorded_at, row.namespace, row.ordinal, payload, row, digest, salt)
         self.batch.rows.append(row)
         if vectors is not None and len(vectors):
@@ -353,7 +355,13 @@ class Writer:
         return generation
 
 
-def block(generation: int, ordinal: int, spans: Sequence[tuple[int, int]], data: Any) -> Vectors:
+def block(
+    generation: int,
+    ordinal: int,
+    spans: Sequence[tuple[int, int]],
+    data: Any,
+    codes: Sequence[bytes] = (),
+) -> Vectors:
     """The vectors of one memory, one per window."""
     n = len(spans)
     return Vectors(
@@ -363,4 +371,5 @@ def block(generation: int, ordinal: int, spans: Sequence[tuple[int, int]], data:
         np.array([s for s, _ in spans], np.int64),
         np.array([e for _, e in spans], np.int64),
         np.ascontiguousarray(data, np.float32),
+        tuple(codes),
     )

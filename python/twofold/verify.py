@@ -73,7 +73,7 @@ def verify(vault: Vault, principal: Principal, *, expected_head: str | None = No
             if row.generation is None:
                 return ""
             block = store.vectors_of(tenant, row.generation, [row.ordinal])
-            return audit.vector_digest(salt, block.data) if len(block) else ""
+            return audit.vector_digest(salt, block.data, block.codes) if len(block) else ""
 
         dropped = row is not None and row.generation in dropped_generations(events)
         if dropped:
@@ -127,7 +127,7 @@ def broken_generation(
         if ordinal in erased or not salts.get(ordinal):
             continue
         block = vault.store.vectors_of(tenant, data["number"], [ordinal])
-        if not len(block) or audit.vector_digest(salts[ordinal], block.data) != expected:
+        if not len(block) or audit.vector_digest(salts[ordinal], block.data, block.codes) != expected:
             out.append(f"the vectors of ordinal {ordinal} in generation {data['number']} were changed")
     return out
 

@@ -83,7 +83,7 @@ def relevance(
             if weight and name in layers:
                 rank = np.arange(1, len(layers[name].ordinals) + 1)
                 # Scaled so that a first rank counts as much as a best score does in score fusion.
-                ranks: Scores = weight * (profile.rrf_k + 1.0) / (profile.rrf_k + rank)
+                ranks: Scores = np.float64(weight * (profile.rrf_k + 1.0)) / (profile.rrf_k + rank)
                 ranked = Candidates(layers[name].ordinals, ranks)
                 parts[name] = _spread(pooled.ordinals, ranked)
         return parts

@@ -15,7 +15,7 @@ from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
 
-_Spans = dict[tuple[int, int], tuple[int, int, "np.ndarray[tuple[int], np.dtype[np.float32]]"]]
+_Spans = dict[tuple[int, int], tuple[int, int, "np.ndarray[tuple[int], np.dtype[np.float32]]", bytes]]
 
 
 @dataclass(slots=True)
@@ -130,7 +130,9 @@ class MemoryStore:
         text = sum(len(row.content) + len(row.lexemes) + len(row.metadata) for row in state.rows)
         text += sum(len(event.payload) for event in state.events)
         text += sum(len(body) for _, body in state.receipts.values())
-        return text + sum(data.nbytes for spans in state.vectors.values() for *_, data in spans.values())
+        return text + sum(
+            data.nbytes + len(codes) for spans in state.vectors.values() for *_, data, codes in spans.values()
+        )
 
     def backup(self, destination: Path) -> None:
         """Refused: there is no file format for it."""
@@ -321,7 +323,8 @@ def _put_vectors(state: _Tenant, vectors: Vectors) -> None:
     spans = state.vectors.setdefault(vectors.generation, {})
     for at, (ordinal, part) in enumerate(zip(vectors.ordinals.tolist(), vectors.parts.tolist(), strict=True)):
         if ordinal not in state.erased:
-            spans[ordinal, part] = (int(vectors.starts[at]), int(vectors.stops[at]), vectors.data[at].copy())
+            place = (int(vectors.starts[at]), int(vectors.stops[at]))
+            spans[ordinal, part] = (*place, vectors.data[at].copy(), vectors.codes[at])
 
 
 def _spans(state: _Tenant, tenant: str, generation: int) -> _Spans:
@@ -337,4 +340,5 @@ def _vectors(generation: Generation, spans: _Spans, wanted: Iterable[tuple[int, 
     for at, key in enumerate(keys):
         data[at] = spans[key][2]
     ordinals, parts, starts, stops = (np.ascontiguousarray(column) for column in table.T)
-    return Vectors(generation.number, ordinals, parts, starts, stops, data)
+    codes = tuple(spans[key][3] for key in keys)
+    return Vectors(generation.number, ordinals, parts, starts, stops, data, codes)

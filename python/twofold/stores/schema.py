@@ -206,8 +206,8 @@ def check_vectors(vectors: Vectors, generations: dict[int, Generation], rows: in
             f"vectors of generation {generation.number} must be C-contiguous float32 of shape "
             f"({n}, {generation.dimension}), not {data.dtype} {data.shape}"
         )
-    if not len(vectors.parts) == len(vectors.starts) == len(vectors.stops) == n:
-        raise InvalidInput(f"{n} vectors need as many parts, starts and stops")
+    if not len(vectors.parts) == len(vectors.starts) == len(vectors.stops) == len(vectors.codes) == n:
+        raise InvalidInput(f"{n} vectors need as many parts, starts, stops and codes")
     if n and not 0 <= int(vectors.ordinals.min()) <= int(vectors.ordinals.max()) < rows:
         raise StoreError(f"vectors of rows outside 0..{rows - 1}")
 

@@ -91,8 +91,13 @@ def _create_tables(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
+def _add_codes(db: sqlite3.Connection) -> None:
+    """Format 2: token codes beside each vector."""
+    db.execute("ALTER TABLE vector ADD COLUMN codes BLOB NOT NULL DEFAULT x''")
+
+
 # The format version of a file is the number of these that ran on it. Append only; released ones never change.
-MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_create_tables,)
+MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_create_tables, _add_codes)
 
 
 def _columns(names: Sequence[str]) -> str:
@@ -139,7 +144,7 @@ _ERASE_ROW = (
 _ERASE_VECTORS = "DELETE FROM vector WHERE tenant = ? AND generation = ? AND ordinal = ?"
 _ERASE_EVENT = "UPDATE event SET payload = '', salt = x'' WHERE tenant = ? AND seq = ?"
 _ERASE_RECEIPT = "UPDATE receipt SET body = ? WHERE tenant = ? AND id = ?"
-_VECTOR_COLUMNS = "ordinal, part, start, stop, data"
+_VECTOR_COLUMNS = "ordinal, part, start, stop, data, codes"
 _VECTORS = (
     f"SELECT {_VECTOR_COLUMNS} FROM vector WHERE tenant = ? AND generation = ? "
     "AND ordinal >= ? AND ordinal < ? ORDER BY ordinal, part"
@@ -153,8 +158,8 @@ _VECTORS_OF = {
     for n in _ARITIES
 }
 _PUT_VECTOR = (
-    "INSERT OR REPLACE INTO vector (tenant, generation, ordinal, part, start, stop, data) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
+    "INSERT OR REPLACE INTO vector (tenant, generation, ordinal, part, start, stop, data, codes) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DROP_VECTORS = "DELETE FROM vector WHERE tenant = ? AND generation = ?"
 _GENERATIONS = "SELECT number, fingerprint, dimension, seq FROM generation WHERE tenant = ? ORDER BY number"
@@ -709,10 +714,12 @@ def _dimension(db: sqlite3.Connection, tenant: str, generation: int) -> int:
 def _vectors(generation: int, dimension: int, n: int, records: Any) -> Vectors:
     data = np.empty((n, dimension), dtype=np.float32)
     spans = np.empty((4, n), dtype=np.int64)
+    codes: list[bytes] = []
     at = 0
     while at < n:
         chunk = list(itertools.islice(records, _VECTOR_CHUNK))
-        ordinals, parts, starts, stops, blobs = zip(*chunk, strict=True)
+        ordinals, parts, starts, stops, blobs, coded = zip(*chunk, strict=True)
+        codes += coded
         end = at + len(chunk)
         try:
             data[at:end] = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(chunk), dimension)
@@ -723,7 +730,7 @@ def _vectors(generation: int, dimension: int, n: int, records: Any) -> Vectors:
             ) from None
         spans[:, at:end] = (ordinals, parts, starts, stops)
         at = end
-    return Vectors(generation, spans[0], spans[1], spans[2], spans[3], data)
+    return Vectors(generation, spans[0], spans[1], spans[2], spans[3], data, tuple(codes))
 
 
 def _in_chunks(
@@ -786,13 +793,14 @@ def _put_vectors(db: sqlite3.Connection, tenant: str, vectors: Vectors, skip: fr
         vectors.parts.tolist(),
         vectors.starts.tolist(),
         vectors.stops.tolist(),
+        vectors.codes,
         strict=True,
     )
     db.executemany(
         _PUT_VECTOR,
         (
-            (tenant, number, ordinal, part, start, stop, view[at : at + width])
-            for at, (ordinal, part, start, stop) in zip(range(0, len(view), width), spans, strict=True)
+            (tenant, number, ordinal, part, start, stop, view[at : at + width], codes)
+            for at, (ordinal, part, start, stop, codes) in zip(range(0, len(view), width), spans, strict=True)
             if ordinal not in skip
         ),
     )
