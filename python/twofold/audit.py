@@ -52,7 +52,7 @@ def vector_digest(salt: bytes, data: npt.NDArray[np.float32], codes: Sequence[by
     """Salted digest of a memory's vectors and token codes, hex; the salt is that of the event which added it."""
     digest = hashlib.sha256(salt + np.ascontiguousarray(data).tobytes())
     for part, one in enumerate(codes):
-        if one:  # stores of format 1 have none, and their digests stay as they were
+        if one:
             digest.update(part.to_bytes(8, "big") + len(one).to_bytes(8, "big") + one)
     return digest.hexdigest()
 

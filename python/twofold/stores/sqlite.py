@@ -76,7 +76,7 @@ def _create_tables(db: sqlite3.Connection) -> None:
         "CREATE INDEX memory_erased ON memory (tenant, erased) WHERE erased IS NOT NULL",
         """CREATE TABLE vector (
             tenant TEXT NOT NULL, generation INTEGER NOT NULL, ordinal INTEGER NOT NULL,
-            part INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, data BLOB NOT NULL,
+            part INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, data BLOB NOT NULL, codes BLOB NOT NULL,
             PRIMARY KEY (tenant, generation, ordinal, part)
         ) STRICT""",
         """CREATE TABLE generation (
@@ -91,13 +91,8 @@ def _create_tables(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-def _add_codes(db: sqlite3.Connection) -> None:
-    """Format 2: token codes beside each vector."""
-    db.execute("ALTER TABLE vector ADD COLUMN codes BLOB NOT NULL DEFAULT x''")
-
-
 # The format version of a file is the number of these that ran on it. Append only; released ones never change.
-MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_create_tables, _add_codes)
+MIGRATIONS: Final[tuple[Callable[[sqlite3.Connection], None], ...]] = (_create_tables,)
 
 
 def _columns(names: Sequence[str]) -> str:
