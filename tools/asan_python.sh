@@ -3,6 +3,7 @@
 # editable install would shadow the sanitized extension; other packages are borrowed from .venv by path.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PATH=$PWD/.venv/bin:$PATH
 own=$PWD/build/asan-venv
 [ -x "$own/bin/python" ] || .venv/bin/python -m venv --without-pip "$own"
 packages=$("$own/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

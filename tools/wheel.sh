@@ -2,6 +2,7 @@
 # Build sdist and wheel into dist/, repair the wheel, and test it where no compiler can be found.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+export PATH=$PWD/.venv/bin:$PATH
 python=$PWD/.venv/bin/python
 fresh=$PWD/build/wheel-venv
 raw=build/wheel-raw
