@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -70,6 +71,19 @@ def test_wheel_contents() -> None:
     assert {"twofold/__init__.py", "twofold/py.typed", "twofold/_core.pyi"} <= set(names)
     assert sum(name.endswith(".so") for name in names) == 1
     assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_sdist_contents() -> None:
+    """An archive holds the sources and what builds them, and nothing of the machine it was made on."""
+    wheel = os.environ.get("TWOFOLD_WHEEL")
+    if not wheel:
+        pytest.skip("TWOFOLD_WHEEL names no wheel; `make wheel` builds one and runs this")
+    (archive,) = Path(wheel).parent.glob("twofold-*.tar.gz")
+    with tarfile.open(archive) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"pyproject.toml", "CMakeLists.txt", "LICENSE", "cpp/bindings/module.cpp"} <= names
+    tops = {name.partition("/")[0] for name in names if "/" in name}
+    assert tops <= {"cpp", "docs", "python", "tests", "tools"}
 
 
 def test_importing_the_package_is_light() -> None:
