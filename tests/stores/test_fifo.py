@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
+
+import pytest
 
 from twofold.stores.fifo import FifoLock
 
@@ -70,6 +73,40 @@ def test_a_wait_that_times_out_leaves_the_queue() -> None:
     assert not lock.mine()
     assert lock.acquire(0)
     lock.release()
+
+
+def test_a_signal_while_waiting_leaves_the_queue() -> None:
+    class Alarm(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    lock = FifoLock()
+    held = threading.Event()
+    free = threading.Event()
+
+    def hold() -> None:
+        assert lock.acquire(1)
+        held.set()
+        free.wait()
+        lock.release()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(Alarm):
+            lock.acquire(30)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not lock._waiting
+    free.set()
+    thread.join()
+    assert lock.acquire(1)
 
 
 def test_many_threads_exclude_each_other() -> None:

