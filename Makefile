@@ -101,9 +101,9 @@ pytest: $(BUILD_STAMP) ## the Python tests alone (ARGS="-k name" to choose)
 
 bench-gate: $(BUILD_STAMP) ## the budgets that fail the build, on the best and on the generic kernel
 	$(call say,budgets: best kernel)
-	@$(PYTEST) benchmarks -m gate -q --benchmark-disable-gc
+	@$(PYTEST) benchmarks -m gate -q
 	$(call say,budgets: generic kernel)
-	@TWOFOLD_KERNEL=generic $(PYTEST) benchmarks -m gate -q --benchmark-disable-gc
+	@TWOFOLD_KERNEL=generic $(PYTEST) benchmarks -m gate -q
 
 bench: $(BUILD_STAMP) ## all measurements, one table
 	@$(PYTEST) benchmarks -q --benchmark-columns=min,median,stddev,rounds
