@@ -628,6 +628,14 @@ def test_the_log_stays_short_under_overlapping_readers(tmp_store: Path) -> None:
     store.close()
 
 
+def test_a_transaction_that_a_signal_orphaned_is_rolled_back(store: SQLiteStore) -> None:
+    db = store._begin()  # and nobody enters the block
+    db.execute("DELETE FROM memory")
+    store._writing.release()
+    add(store, "one")
+    assert_sound(store, TENANT)
+
+
 def test_who_waits_while_the_store_is_closed_is_told(store: SQLiteStore) -> None:
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         with store.transaction(TENANT) as tx:

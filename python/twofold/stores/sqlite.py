@@ -462,6 +462,8 @@ class SQLiteStore:
             db = self._writer
             if db is None:
                 db = self._writer = self._open_writer()
+            if db.in_transaction:  # a signal came between taking the lock and handing it over
+                db.execute("ROLLBACK")
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:  # busy, or something else that will say so again
@@ -512,12 +514,16 @@ class SQLiteStore:
                 return
         except FileNotFoundError:
             return
-        # Waits briefly for readers to move on. The commit stands whatever happens here: what a checkpoint
-        # cannot do now is tried again after the next commit, and a failing disk fails that commit itself.
-        with contextlib.suppress(sqlite3.OperationalError):
-            db.execute("PRAGMA busy_timeout = 200")
+        try:
+            db.execute("PRAGMA busy_timeout = 200")  # waits briefly for readers to move on
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             db.execute("PRAGMA busy_timeout = 0")
+        except sqlite3.OperationalError:
+            # The commit stands. What a checkpoint cannot do now is tried again after the next one, and a
+            # failing disk fails that commit itself.
+            return
+        except sqlite3.Error as error:
+            self._fail(error, "shorten the log")
 
     def _close_connections(self) -> None:
         with self._gate:
@@ -561,7 +567,7 @@ class SQLiteStore:
             ) from error
         if code == sqlite3.SQLITE_CORRUPT:
             raise StoreCorrupt(
-                f"{self.url} is damaged ({error}); restore a backup (twofold restore-backup)"
+                f"{self.url} is damaged ({error}); restore a backup (twofold.stores.sqlite.restore_backup)"
             ) from error
         remedy = _REMEDIES.get(code, "see the message above")
         raise StoreError(f"cannot {doing} ({self.url}): {error}; {remedy}") from error
