@@ -30,6 +30,7 @@ class Known:
     valid_from: int
     valid_to: int
     closed: bool
+    erased: bool
     content_hash: str
     frame: str | None
     value: str | None
@@ -77,6 +78,7 @@ class Ledger:
             valid_from=int(ix.valid_from[o]),
             valid_to=int(ix.valid_to[o]),
             closed=bool(ix.closed[o] or ix.erased[o]),
+            erased=bool(ix.erased[o]),
             content_hash=ix.content_hash[o],
             frame=None if frame < 0 else ix.frames.names[frame],
             value=ix.frame_value.get(o),
@@ -101,6 +103,7 @@ class Ledger:
             row.recorded_at,
             row.valid_from,
             OPEN,
+            False,
             False,
             row.content_hash,
             frame,

@@ -310,9 +310,11 @@ def check_quota(writer: Writer) -> None:
 
 
 def sees(principal: Principal, known: Known) -> bool:
-    """Whether a row exists for this writer."""
+    """Whether a row exists for this writer; an erased one exists for nobody."""
     reach = reader(principal, ("*",))
-    return reach.sees(known.namespace, known.memory_type, known.visibility, known.agent_id)
+    return not known.erased and reach.sees(
+        known.namespace, known.memory_type, known.visibility, known.agent_id
+    )
 
 
 def may_close(principal: Principal, known: Known) -> bool:
