@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import hashlib
 import importlib.util
 import os
 import pwd
@@ -167,6 +170,22 @@ class Server:
                                   cwd="/", timeout=120)  # fmt: skip
             log.seek(0)
             assert done.returncode == 0 or not check, f"{program}: {log.read()[-2000:]}"
+
+
+@functools.cache
+def shared() -> Server:
+    """The server that the tests of this process share; it ends with the process."""
+    server = Server().create()
+    owner = os.getpid()
+    atexit.register(lambda: server.remove() if os.getpid() == owner else None)
+    return server
+
+
+def address(location: Path, **parameters: str) -> str:
+    """The address of the store that a folder stands for: a schema of its own on the shared server."""
+    name = "t_" + hashlib.sha256(str(location).encode()).hexdigest()[:24]
+    query = "&".join(f"{key}={value}" for key, value in {"schema": name, **parameters}.items())
+    return f"{shared().dsn()}?{query}"
 
 
 def _children(pid: int) -> list[int]:
