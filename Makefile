@@ -1,6 +1,7 @@
 # One command from a bare checkout: every target sets up what it needs first, and skips what is current.
 SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
+EXTRAS := dev serve postgres
 VENV ?= .venv
 JOBS ?= 2
 TWOFOLD_DATA ?= ../shared/data
@@ -49,16 +50,21 @@ $(PY):
 	@$(PYTHON) tools/preflight.py
 	@$(PYTHON) -m venv $(VENV)
 
-# Only a changed requirement re-installs; other edits of pyproject.toml cost one comparison.
-$(ENV_STAMP): pyproject.toml tools/requirements.py | $(PY)
-	@$(PY) tools/requirements.py dev > $(VENV)/requirements.new
-	@if cmp -s $(VENV)/requirements.new $(VENV)/requirements.txt; then :; else \
-	  printf '\033[1m==>\033[0m %s\n' "installing what is needed from PyPI (about 120 MB once)" && \
+# Only a changed requirement re-installs; other edits of these files cost one comparison.
+$(ENV_STAMP): pyproject.toml Makefile tools/requirements.py tests/engines.txt | $(PY)
+	@$(PY) tools/requirements.py $(EXTRAS) > $(VENV)/requirements.new
+	@cmp -s $(VENV)/requirements.new $(VENV)/requirements.txt || { \
+	  printf '\033[1m==>\033[0m %s\n' "installing what is needed from PyPI (about 150 MB once)" && \
 	  $(PY) -m pip install -q -r $(VENV)/requirements.new && \
-	  mv $(VENV)/requirements.new $(VENV)/requirements.txt; fi
+	  mv $(VENV)/requirements.new $(VENV)/requirements.txt; }
+	@cmp -s tests/engines.txt $(VENV)/engines.txt || \
+	  while read -r engine; do case $$engine in ''|'#'*) continue;; esac; \
+	    $(PY) -m pip install -q "$$engine" || echo "==> SKIPPED tests that need $$engine"; \
+	  done < tests/engines.txt
+	@cp tests/engines.txt $(VENV)/engines.txt
 	@touch $@
 
-$(BUILD_STAMP): $(SOURCES) $(ENV_STAMP)
+$(BUILD_STAMP): $(SOURCES) | $(ENV_STAMP)
 	$(call say,building the C++ core)
 	@$(PY) -m pip install -q --no-build-isolation --no-deps -e .
 	@touch $@
