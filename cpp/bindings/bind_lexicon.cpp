@@ -23,10 +23,11 @@ LexiconScope scope_of(const Mask& mask, const Mask& stats_mask, const Prefix& pr
 
 struct Query {
     Query(const Terms& term_array, const Weights& weight_array, const Mask& mask, const Mask& stats_mask,
-          const Prefix& prefix, double k1, double b, const Number& doc_count, const Number& mean_length)
+          const Prefix& prefix, double k1, double b, const Number& doc_count, const Number& mean_length,
+          const Number& longest)
         : terms(span_of(term_array, "terms")),
           scope(scope_of(mask, stats_mask, prefix)),
-          model{k1, b, doc_count, mean_length} {
+          model{k1, b, doc_count, mean_length, longest} {
         if (!weight_array) return;
         weights = span_of(*weight_array, "weights");
         if (weights.size() != terms.size()) throw py::value_error("weights must have one value per term");
@@ -54,8 +55,8 @@ py::array_t<std::int64_t> add(Lexicon& lexicon, const Terms& term_ids, const Arr
 
 py::tuple search(const Lexicon& lexicon, const Terms& terms, std::size_t k, const Weights& weights,
                  const Mask& mask, const Mask& stats_mask, const Prefix& prefix, double k1, double b,
-                 const Number& doc_count, const Number& mean_length) {
-    const Query query(terms, weights, mask, stats_mask, prefix, k1, b, doc_count, mean_length);
+                 const Number& doc_count, const Number& mean_length, const Number& longest) {
+    const Query query(terms, weights, mask, stats_mask, prefix, k1, b, doc_count, mean_length, longest);
     twofold::Ranked out;
     {
         const py::gil_scoped_release nogil;
@@ -67,8 +68,8 @@ py::tuple search(const Lexicon& lexicon, const Terms& terms, std::size_t k, cons
 py::array_t<double> scores(const Lexicon& lexicon, const Terms& terms, const Array<std::int64_t>& ordinals,
                            const Weights& weights, const Mask& mask, const Mask& stats_mask,
                            const Prefix& prefix, double k1, double b, const Number& doc_count,
-                           const Number& mean_length) {
-    const Query query(terms, weights, mask, stats_mask, prefix, k1, b, doc_count, mean_length);
+                           const Number& mean_length, const Number& longest) {
+    const Query query(terms, weights, mask, stats_mask, prefix, k1, b, doc_count, mean_length, longest);
     const auto rows = span_of(ordinals, "ordinals");
     std::vector<double> out;
     {
@@ -153,13 +154,13 @@ void bind_lexicon(py::module_& m) {
              py::arg("weights").noconvert() = py::none(), py::arg("mask").noconvert() = py::none(),
              py::arg("stats_mask").noconvert() = py::none(), py::arg("prefix") = py::none(),
              py::arg("k1") = 1.2, py::arg("b") = 0.75, py::arg("doc_count") = py::none(),
-             py::arg("mean_length") = py::none(),
+             py::arg("mean_length") = py::none(), py::arg("longest") = py::none(),
              "The best k documents with a score above 0: (ordinals int64, scores float64), best first.")
         .def("scores", &scores, py::arg("terms").noconvert(), py::arg("ordinals").noconvert(), py::kw_only(),
              py::arg("weights").noconvert() = py::none(), py::arg("mask").noconvert() = py::none(),
              py::arg("stats_mask").noconvert() = py::none(), py::arg("prefix") = py::none(),
              py::arg("k1") = 1.2, py::arg("b") = 0.75, py::arg("doc_count") = py::none(),
-             py::arg("mean_length") = py::none(),
+             py::arg("mean_length") = py::none(), py::arg("longest") = py::none(),
              "The scores search gives to these documents, bit for bit; 0 for those it does not return.")
         .def("document_frequency", &document_frequency, py::arg("terms").noconvert(), py::kw_only(),
              py::arg("stats_mask").noconvert() = py::none(), py::arg("prefix") = py::none(),

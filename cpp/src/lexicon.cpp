@@ -37,12 +37,14 @@ struct Lexicon::Query {
         double gain;  // weight * idf * (k1 + 1)
     };
     std::vector<Term> terms;
-    double base = 0.0;   // k1 (1 - b)
-    double slope = 0.0;  // k1 b / mean length
+    double base = 0.0;                                       // k1 (1 - b)
+    double slope = 0.0;                                      // k1 b / mean length
+    double limit = std::numeric_limits<double>::infinity();  // longer documents count as this long
 
     double add(const Term& term, float count, std::int64_t length) const {
         const auto tf = static_cast<double>(count);
-        return term.gain * tf / (tf + (base + slope * (static_cast<double>(length) * kLengthUnit)));
+        return term.gain * tf /
+               (tf + (base + slope * std::min(static_cast<double>(length) * kLengthUnit, limit)));
     }
 };
 
@@ -233,6 +235,7 @@ Lexicon::Query Lexicon::prepare(std::span<const std::uint32_t> terms, std::span<
     if (model.doc_count && !(std::isfinite(*model.doc_count) && *model.doc_count >= 0.0)) {
         throw std::invalid_argument("doc_count must be finite and not negative");
     }
+    if (model.longest && !(*model.longest >= 1.0)) throw std::invalid_argument("longest must be at least 1");
     if (model.mean_length && !(std::isfinite(*model.mean_length) && *model.mean_length >= 0.0)) {
         throw std::invalid_argument("mean_length must be finite and not negative");
     }
@@ -245,6 +248,7 @@ Lexicon::Query Lexicon::prepare(std::span<const std::uint32_t> terms, std::span<
     Query query;
     query.base = model.k1 * (1.0 - model.b);
     query.slope = mean > 0.0 ? model.k1 * model.b / mean : 0.0;
+    if (model.longest) query.limit = *model.longest * mean;
     query.terms.reserve(terms.size());
     for (std::size_t t = 0; t < terms.size(); ++t) {
         const double weight = weights.empty() ? 1.0 : static_cast<double>(weights[t]);

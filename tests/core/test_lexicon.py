@@ -66,6 +66,7 @@ def queries(draw, count):
         "b": draw(st.sampled_from([0.75, 0.0, 1.0, 0.4])),
         "doc_count": draw(st.none() | st.sampled_from([0.0, 1.0, 50.0, 1e6])),
         "mean_length": draw(st.none() | st.sampled_from([0.0, 1.5, 12.0])),
+        "longest": draw(st.none() | st.sampled_from([1.0, 1.3, 4.0])),
     }
     arrays = dict(options)
     for name, dtype in (("weights", np.float32), ("mask", bool), ("stats_mask", bool)):
@@ -190,6 +191,8 @@ def test_a_refused_add_changes_nothing(arguments):
         {"b": 1.5},
         {"doc_count": -1.0},
         {"mean_length": float("inf")},
+        {"longest": 0.5},
+        {"longest": float("nan")},
         {"mask": np.ones((1, 1), bool)},
     ],
 )

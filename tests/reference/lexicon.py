@@ -59,6 +59,7 @@ class Lexicon:
         b: float = 0.75,
         doc_count: float | None = None,
         mean_length: float | None = None,
+        longest: float | None = None,
     ) -> float:
         """Return the BM25 score of one document, its terms summed in the order given."""
         document = self.documents[ordinal]
@@ -70,6 +71,7 @@ class Lexicon:
         total = float(count) if doc_count is None else doc_count
         mean = mean if mean_length is None else mean_length
         slope = k1 * b / mean if mean > 0 else 0.0
+        limit = float("inf") if longest is None else longest * mean
         score = 0.0
         for position, term in enumerate(terms):
             if term in document:
@@ -77,7 +79,7 @@ class Lexicon:
                 idf = log(1.0 + (total - df + 0.5) / (df + 0.5))
                 gain = (1.0 if weights is None else weights[position]) * idf * (k1 + 1.0)
                 tf = document[term]
-                score += gain * tf / (tf + (k1 * (1.0 - b) + slope * self.length(ordinal)))
+                score += gain * tf / (tf + (k1 * (1.0 - b) + slope * min(self.length(ordinal), limit)))
         return score
 
     def search(self, terms: Sequence[int], k: int, **options: object) -> list[tuple[int, float]]:

@@ -31,6 +31,7 @@ struct Bm25 {
     double b = 0.75;
     std::optional<double> doc_count;    ///< replaces the number of counted documents
     std::optional<double> mean_length;  ///< replaces their mean length
+    std::optional<double> longest;      ///< longer documents count as this many mean lengths
 };
 
 struct LexiconStatistics {
@@ -74,8 +75,8 @@ class Lexicon {
     void erase(std::span<const std::int64_t> ordinals);
 
     /// The best k documents with a score above 0. score(d) is the sum, in the order of `terms`, of
-    /// weight * log(1 + (N - df + .5) / (df + .5)) * (k1 + 1) * tf / (tf + k1 (1 - b + b length / mean)).
-    /// Empty weights mean 1 for every term; df above a given doc_count counts as doc_count.
+    /// weight * log(1 + (N - df + .5) / (df + .5)) * (k1 + 1) * tf / (tf + k1 (1 - b + b min(length / mean,
+    /// longest))). Empty weights mean 1 for every term; df above a given doc_count counts as doc_count.
     Ranked search(std::span<const std::uint32_t> terms, std::span<const float> weights, std::size_t k,
                   const LexiconScope& scope, const Bm25& model) const;
 

@@ -24,7 +24,14 @@ def search(view: View, mask: Mask, scope: Mask, terms: Sequence[str], profile: P
     if len(ids) == 0 or view.rows == 0:
         return NOTHING
     ordinals, scores = view.index.lexicon.search(
-        ids, profile.depth, mask=mask, stats_mask=scope, prefix=view.rows, k1=profile.k1, b=profile.b
+        ids,
+        profile.depth,
+        mask=mask,
+        stats_mask=scope,
+        prefix=view.rows,
+        k1=profile.k1,
+        b=profile.b,
+        longest=profile.longest,
     )
     return Candidates(ordinals, scores)
 
@@ -35,7 +42,7 @@ def scores(view: View, scope: Mask, terms: Sequence[str], ordinals: Ordinals, pr
     if len(ids) == 0 or len(ordinals) == 0:
         return np.zeros(len(ordinals), np.float64)
     out: Scores = view.index.lexicon.scores(
-        ids, ordinals, stats_mask=scope, prefix=view.rows, k1=profile.k1, b=profile.b
+        ids, ordinals, stats_mask=scope, prefix=view.rows, k1=profile.k1, b=profile.b, longest=profile.longest
     )
     return out
 

@@ -27,6 +27,9 @@ class Profile:
     rrf_k: float = 10.0
     k1: float = 1.2
     b: float = 0.75
+    # A document counts as at most this many mean lengths: a long text among short ones must not vanish (BM25's
+    # length norm alone gives a sentence at the end of 5,000 words a twentieth of its weight).
+    longest: float = 4.0
     # The best of n windows is high by chance: take off window_penalty * ln n.
     window_penalty: float = 0.03
     # Neighbour turns of the same session (+3.4 frac@10 on LoCoMo, +1.5 on BEAM); a long turn says enough by
