@@ -117,16 +117,14 @@ def derive(tenant: str, batch: Batch) -> Derived:
 
 def settle(events: Sequence[tuple[int, str, str]]) -> tuple[int, int | None, list[int]]:
     """End of valid time, seq of the standing retraction, and the voided seqs, from a row's closing events."""
-    voids: set[int] = set()
-    for _, kind, payload in events:
-        if kind == Kind.RESTORE and payload:
-            voids.update(json.loads(payload)["voids"])
+    said = [(seq, kind, json.loads(payload) if payload else {}) for seq, kind, payload in events]
+    voids = {void for _, kind, data in said if kind == Kind.RESTORE for void in data.get("voids", ())}
     valid_to, closed = OPEN, None
-    for seq, kind, payload in events:
-        if seq in voids or not payload:
+    for seq, kind, data in said:
+        if seq in voids:
             continue
         if kind == Kind.SUPERSEDE:
-            valid_to = min(valid_to, json.loads(payload)["at"])
+            valid_to = min(valid_to, data.get("at", OPEN))
         elif kind in (Kind.FORGET, Kind.ARCHIVE) and closed is None:
             closed = seq
     return valid_to, closed, sorted(voids)

@@ -143,9 +143,12 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str]) -> None:
 
 def _format(db: Any, schema: str, qualified: Callable[[str], str]) -> int:
     """The format version of a schema, 0 when it is not there or empty."""
-    (table,) = db.execute("SELECT to_regclass(%s)", (f'"{schema}".format',)).fetchone()
-    if table is None:
-        if _tables(db, schema):
+    # Asked of the catalogue's rows: to_regclass may answer from a cache older than the lock.
+    tables = {
+        name for (name,) in db.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,))
+    }
+    if "format" not in tables:
+        if tables:
             raise StoreError(
                 f"the schema {schema!r} holds tables of something else; name another one (?schema=...)"
             )
@@ -163,7 +166,3 @@ def _exists(db: Any, schema: str) -> bool:
     found: int = db.execute("SELECT count(*) FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()[0]
     return found > 0
 
-
-def _tables(db: Any, schema: str) -> int:
-    found: int = db.execute("SELECT count(*) FROM pg_tables WHERE schemaname = %s", (schema,)).fetchone()[0]
-    return found
