@@ -1,97 +1,53 @@
-"""Ingredients of the benchmarks: made-up text, embedders that cost nothing, and a way to time one call."""
+"""Fixtures of the benchmarks, and the rule that every one of them is a gate or informational."""
 
 from __future__ import annotations
 
 import gc
-import hashlib
 import os
-import resource
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from time import perf_counter_ns
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
-# The published design was measured with this many memories. BENCH_SCALE=0.1 is for trying things out.
-ROWS = max(200, int(14_726 * float(os.environ.get("BENCH_SCALE", "1"))))
-WORDS = 5_000
+from .common import ROWS, Samples, Supplied, build_store, machine
+
+MARKERS = ("gate", "informational")
+WRONGLY_MARKED = pytest.StashKey[list[str]]()
+NOTES = pytest.StashKey[list[str]]()
 
 
-def sentences(count: int, length: int, seed: int) -> list[str]:
-    """Made-up text whose words are as unevenly common as those of real text."""
-    source = np.random.default_rng(seed)
-    words = np.array([f"{'bcdfgklmnprst'[i % 13]}{'aeiou'[i % 5]}{i}" for i in range(WORDS)])
-    weights = 1 / np.arange(1, WORDS + 1)
-    drawn = source.choice(words, (count, length), p=weights / weights.sum())
-    return [" ".join(row) for row in drawn]
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    # First, before `-m` leaves items out.
+    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    config.stash[WRONGLY_MARKED] = [
+        item.nodeid for item in ours if sum(item.get_closest_marker(m) is not None for m in MARKERS) != 1
+    ]
 
 
-class Supplied:
-    """An embedder that costs next to nothing: a text's vector is random, drawn from the text's hash."""
-
-    def __init__(self, dimension: int) -> None:
-        self.name = "supplied"
-        self.fingerprint = f"supplied;dim={dimension}"
-        self.dimension = dimension
-        self.max_tokens = 100_000
-
-    def embed_query(self, text: str) -> npt.NDArray[np.float32]:
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        row = np.random.default_rng(seed).standard_normal(self.dimension, np.float32)
-        return row / np.linalg.norm(row)
-
-    def embed_documents(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        return np.stack([self.embed_query(text) for text in texts])
-
-    def count_tokens(self, text: str) -> int:
-        return len(text.split())
-
-    def token_spans(self, text: str) -> list[tuple[int, int]]:
-        raise AssertionError("the texts here fit the window")
+@pytest.fixture
+def wrongly_marked(pytestconfig: pytest.Config) -> list[str]:
+    return pytestconfig.stash[WRONGLY_MARKED]
 
 
-class LocalQueries(Supplied):
-    """Made-up vectors for the documents, the real local encoder for every query."""
-
-    def __init__(self, encoder: Any) -> None:
-        super().__init__(encoder.dimension)
-        self.fingerprint = f"local queries;{encoder.fingerprint}"
-        self.embed_query = encoder.embed_query  # type: ignore[method-assign]
-
-    def embed_documents(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        source = np.random.default_rng(len(texts))
-        rows = source.standard_normal((len(texts), self.dimension), np.float32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+@pytest.fixture
+def note(pytestconfig: pytest.Config) -> Any:
+    """Print a line at the end of the run, also when everything passes."""
+    return pytestconfig.stash.setdefault(NOTES, []).append
 
 
-@dataclass
-class Samples:
-    """Durations in ms of single calls. `clean` leaves out those during which the kernel took the core away."""
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    notes = config.stash.get(NOTES, [])
+    if notes:
+        terminalreporter.section("measured")
+        for line in notes:
+            terminalreporter.line(line)
 
-    all: list[float] = field(default_factory=list)
-    undisturbed: list[float] = field(default_factory=list)
 
-    def time(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        before = resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
-        start = perf_counter_ns()
-        result = call(*arguments)
-        took = (perf_counter_ns() - start) / 1e6
-        self.all.append(took)
-        if resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw == before:
-            self.undisturbed.append(took)
-        return result
-
-    @property
-    def clean(self) -> list[float]:
-        """The undisturbed samples where at least half are, or else all: then there is nothing better."""
-        return self.undisturbed if 2 * len(self.undisturbed) >= len(self.all) else self.all
-
-    def quantile(self, q: float) -> float:
-        return float(np.quantile(self.clean, q))
+def pytest_report_header() -> str:
+    about = machine()
+    return f"kernel: {about['kernel']}, rows: {ROWS}, cpu: {about['cpu']}, load: {about['load']}"
 
 
 @pytest.fixture
@@ -117,16 +73,25 @@ def encoder() -> Any:
         pytest.skip(str(missing))
 
 
-def filled(folder: Path, embedder: Any) -> Any:
-    """An open store with ROWS memories of 20 words."""
+@pytest.fixture(scope="session")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """dimension -> folder of a closed store with ROWS memories, each built once a session."""
+    built: dict[int, Path] = {}
+
+    def store(dimension: int) -> Path:
+        if dimension not in built:
+            folder = tmp_path_factory.mktemp(f"store{dimension}")
+            build_store(folder, ROWS, dimension)
+            built[dimension] = folder
+        return built[dimension]
+
+    return store
+
+
+@pytest.fixture(scope="session")
+def supplied_store(stores: Any) -> Iterator[Any]:
+    """The open store of ROWS x 1536 with supplied vectors."""
     from twofold import AgentMemory
 
-    mem = AgentMemory(folder, embedder=embedder)
-    mem.add_many({"content": text} for text in sentences(ROWS, 20, seed=1))
-    return mem
-
-
-def pytest_report_header() -> str:
-    from twofold.core import kernel
-
-    return f"kernel: {kernel()}, rows: {ROWS}"
+    with AgentMemory(stores(1536), embedder=Supplied(1536)) as mem:
+        yield mem
