@@ -42,6 +42,7 @@ def erase(vault: Vault, principal: Principal, memory_id: str, reason: str) -> Er
             raise NotFound(f"{memory_id!r} is erased already")
         result = apply(writer, wanted, reason)
     vault.query_cache.clear()
+    vault.drop_cache(principal.tenant)
     vault.store.scrub()
     return result
 
@@ -95,6 +96,7 @@ def erase_where(
             return Erasure((), 0, (), False)
         result = apply(writer, chosen, reason)
     vault.query_cache.clear()
+    vault.drop_cache(principal.tenant)
     vault.store.scrub()
     return result
 

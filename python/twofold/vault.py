@@ -5,19 +5,22 @@ Keeps each tenant's view in RAM in step with its store by sequence number, and t
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from twofold import audit
+from twofold import audit, entities, text
 from twofold.access import Principal
 from twofold.clock import Clock, to_us
 from twofold.decay import DecayPolicy
 from twofold.errors import EmbedderMismatch, InvalidInput
+from twofold.index import __version__, cache
 from twofold.index.tenant import TenantIndex
 from twofold.model import Batch, Changes, Event, Generation, Head, IndexRow, Kind, Row, Vectors
 from twofold.tokens import TokenCounter
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ACCESS_BUFFER = 256
+CACHE_ROWS = 1000
+INDEX_RULES = f"{__version__} {text.RULES} {entities.RULES}"
 
 
 class IdSource:
@@ -100,6 +105,8 @@ class Vault:
         self._indexes: dict[str, TenantIndex] = {}
         self._lock = threading.RLock()
         self._accesses: dict[str, list[tuple[int, int]]] = {}
+        self.cache_state: dict[str, str] = {}
+        self._cached_rows: dict[str, int] = {}
 
     def now(self) -> int:
         """The clock's time in microseconds."""
@@ -122,8 +129,69 @@ class Vault:
         index = self._indexes.get(tenant)
         if index is None:
             with self._lock:
-                index = self._indexes.setdefault(tenant, TenantIndex(tenant))
+                index = self._indexes.get(tenant)
+                if index is None:
+                    index = self._indexes[tenant] = self._from_cache(tenant) or TenantIndex(tenant)
         return index
+
+    # -- the view as a file ------------------------------------------------------------------------
+
+    def cache_file(self, tenant: str) -> Path | None:
+        """Where the tenant's view is kept between processes; None for a store without a folder of its own."""
+        folder = getattr(self.store, "cache_dir", None)
+        name = hashlib.blake2b(tenant.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+        return None if folder is None else Path(folder) / f"{name}.index"
+
+    def _from_cache(self, tenant: str) -> TenantIndex | None:
+        """The view of the cache file if it is of this very log, else None; `cache_state` tells which."""
+        path = self.cache_file(tenant)
+        if path is None:
+            return None
+        try:
+            seq, digest = cache.position(path)
+            found = self.store.events(tenant, seq - 1, 1)
+            if not found or found[0].hash != digest:
+                raise cache.Stale("it was taken from another log")
+            index = cache.load(path, tenant, INDEX_RULES)
+        except FileNotFoundError:
+            self.cache_state[tenant] = "none"
+            return None
+        except (cache.Stale, OSError) as stale:
+            self.cache_state[tenant] = f"rebuilt: {stale}"
+            return None
+        index.generations = self.store.generations(tenant)
+        generation = index.current_generation()
+        if generation is not None:
+            self.load_generation(index, generation.number)
+        self.cache_state[tenant] = f"read at seq {seq}"
+        self._cached_rows[tenant] = index.rows
+        return index
+
+    def save_cache(self, tenant: str) -> None:
+        """Write the tenant's view for the next process. Failing to is reported in `cache_state`, no error."""
+        path = self.cache_file(tenant)
+        if path is None:
+            return
+        index = self.index(tenant)
+        head = self.store.events(tenant, index.seq - 1, 1)
+        if not head:
+            return
+        try:
+            cache.save(index, path, head[0].hash, INDEX_RULES)
+        except OSError as error:
+            self.cache_state[tenant] = f"not written: {error}"
+            return
+        self._cached_rows[tenant] = index.rows
+        if len(self.index(tenant).erasures) != len(index.erasures):
+            # Another process erased while this file was being written: it must not keep what is gone.
+            self.drop_cache(tenant)
+
+    def drop_cache(self, tenant: str) -> None:
+        """Remove the cache file: after an erasure it would keep what must be gone."""
+        path = self.cache_file(tenant)
+        if path is not None:
+            path.unlink(missing_ok=True)
+            self._cached_rows.pop(tenant, None)
 
     def _feed(self, index: TenantIndex, changes: Changes) -> None:
         """Apply changes and load the vectors of the rows they brought, for every generation in use."""
@@ -245,6 +313,10 @@ class Vault:
     def close(self) -> None:
         """Flush what waits and release the store."""
         self.flush_all()
+        for tenant, index in list(self._indexes.items()):
+            # Worth a file when reading it next time saves more than writing it costs now.
+            if index.rows - self._cached_rows.get(tenant, 0) >= max(CACHE_ROWS, index.rows // 10):
+                self.save_cache(tenant)
         self.store.close()
         self._indexes.clear()
 

@@ -154,6 +154,7 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
             or f"{index.rows} rows at seq {index.seq}, equal to the rows stored",
         }
     )
+    checks.append({"name": "index file", "ok": True, "detail": vault.cache_state.get(principal.tenant, "none")})
     checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()}, can run {kernels()}"})
     generation = index.current_generation()
     if vault.embedder is None:

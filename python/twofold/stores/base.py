@@ -38,6 +38,7 @@ class Store(Protocol):
 
     url: str
     persistent: bool
+    cache_dir: Path | None  # where derived files may lie, beside the data; None for none
 
     def transaction(self, tenant: str) -> AbstractContextManager[Transaction]:
         """Take the tenant's write lock (StoreBusy when it is not had in time) and yield a Transaction."""

@@ -41,6 +41,7 @@ class MemoryStore:
 
     url = "memory://"
     persistent = False
+    cache_dir = None
 
     def __init__(self, *, timeout: float = 30.0) -> None:
         if not timeout >= 0:

@@ -129,6 +129,7 @@ class PostgresStore:
     """
 
     persistent = True
+    cache_dir = None
 
     def __init__(self, url: str, *, timeout: float = 30.0) -> None:
         if not timeout >= 0:

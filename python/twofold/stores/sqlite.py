@@ -194,6 +194,7 @@ class SQLiteStore:
             raise InvalidInput(f"timeout must be 0 or more seconds, not {timeout!r}")
         self.path = database_file(path)
         self.url = str(self.path)
+        self.cache_dir: Path | None = self.path.with_name(f"{self.path.name}.cache")
         self._timeout = timeout
         self._synchronous = synchronous
         self._wal_limit = wal_limit

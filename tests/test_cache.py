@@ -1,0 +1,139 @@
+"""The view as a file beside the store: read when it fits, rebuilt and reported when it does not, never trusted."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.determinism_run import QUESTIONS, answer, items
+
+from twofold import AgentMemory
+from twofold.index.columns import Column
+
+
+def opened(place: Path, clock: Any) -> AgentMemory:
+    return AgentMemory(place, embedder="hashing:64", clock=clock)
+
+
+@pytest.fixture
+def place(tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store of some history whose view was written at closing."""
+    monkeypatch.setattr("twofold.vault.CACHE_ROWS", 10)
+    clock.set("2026-07-01T00:00:00Z")
+    with opened(tmp_path, clock) as mem:
+        made = mem.add_many(items())
+        mem.link(made[3].id, made[7].id, "caused")
+        mem.forget(made[10].id)
+        mem.restore(made[10].id)
+        mem.forget(made[11].id)
+        mem.update(made[12].id, tags=["corrected"])
+        mem.supersede(made[13].id, made[14].id)
+        mem.add("The IP of server A is 10.0.0.1", key="a.ip")
+        mem.add("The IP of server A is 10.0.0.2", key="a.ip")
+        mem.recall(QUESTIONS[0])
+        mem.flush()
+    assert len(list((tmp_path / "twofold.db.cache").glob("*.index"))) == 1
+    return tmp_path
+
+
+def answers(mem: AgentMemory) -> list[Any]:
+    return [answer(mem.recall(q, promote=False)) for q in QUESTIONS]
+
+
+def state(mem: AgentMemory) -> str:
+    return next(c["detail"] for c in mem.health()["checks"] if c["name"] == "index file")
+
+
+def the_file(place: Path) -> Path:
+    (file,) = (place / "twofold.db.cache").glob("*.index")
+    return file
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, Column):
+        return value.view().tolist()
+    if hasattr(value, "names"):
+        return value.names
+    if isinstance(value, dict):
+        return {k: list(v) if hasattr(v, "append") else v for k, v in value.items()}
+    return value
+
+
+def test_read_view_equals_a_rebuilt_one(place: Path, clock: Any) -> None:
+    with opened(place, clock) as mem:
+        read = mem._vault.index("default")
+        assert state(mem).startswith("read at seq")
+        assert mem.health()["healthy"]
+        expected = answers(mem)
+    shutil.rmtree(place / "twofold.db.cache")
+    with opened(place, clock) as mem:
+        rebuilt = mem._vault.index("default")
+        assert answers(mem) == expected
+    left_out = {"lock", "lexicon", "graph", "tag_matcher", "vectors", "_masks", "_views", "_rank"}
+    for name, value in vars(rebuilt).items():
+        if name not in left_out:
+            assert plain(getattr(read, name)) == plain(value), name
+    for number, part in rebuilt.vectors.items():
+        rows = np.arange(len(part.index), dtype=np.int64)
+        assert np.array_equal(part.index.rows(rows), read.vectors[number].index.rows(rows))
+
+
+def test_what_came_after_the_file_is_fed(place: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("twofold.vault.CACHE_ROWS", 10**6)
+    with opened(place, clock) as mem:
+        new = mem.add("A zebra crossed the street", tags=["animals"])
+    with opened(place, clock) as mem:
+        assert mem.recall("zebra", k=1)[0].memory.id == new.id
+        assert state(mem).startswith("read at seq")
+        assert mem.health()["healthy"]
+        assert mem.add("A zebra crossed the street").id == new.id
+
+
+def test_any_damaged_byte_is_noticed(place: Path, clock: Any) -> None:
+    with opened(place, clock) as mem:
+        expected = answers(mem)
+    file = the_file(place)
+    good = file.read_bytes()
+    for at in [*range(0, 40), *range(40, len(good), max(1, len(good) // 40))]:
+        file.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
+        with opened(place, clock) as mem:
+            mem.stats()
+            assert state(mem).startswith("rebuilt:"), at
+            if at % 7 == 0:
+                assert answers(mem) == expected
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 5000])
+def test_cut_file_is_noticed(place: Path, clock: Any, size: int) -> None:
+    file = the_file(place)
+    file.write_bytes(file.read_bytes()[:size])
+    with opened(place, clock) as mem:
+        mem.stats()
+        assert state(mem).startswith("rebuilt:")
+        assert mem.health()["healthy"]
+
+
+def test_file_of_another_log_is_refused(place: Path, clock: Any, tmp_path_factory: Any) -> None:
+    other = tmp_path_factory.mktemp("other")
+    with opened(other, clock) as mem:
+        mem.add_many(items())
+    shutil.copy(the_file(other), the_file(place))
+    with opened(place, clock) as mem:
+        mem.stats()
+        assert state(mem) == "rebuilt: it was taken from another log"
+        assert mem.health()["healthy"]
+
+
+def test_erasure_removes_the_file(place: Path, clock: Any) -> None:
+    with opened(place, clock) as mem:
+        gone = mem.add("xylophone in the attic", tags=["quixotic"])
+        mem._vault.save_cache("default")
+        assert b"quixotic" in the_file(place).read_bytes()
+        mem.erase(gone.id, reason="test")
+        assert not list((place / "twofold.db.cache").glob("*.index"))
+    for file in place.rglob("*"):
+        if file.is_file():
+            assert b"quixotic" not in file.read_bytes(), file
