@@ -681,6 +681,10 @@ def _generating(*generations: Generation, **fields: Any) -> Callable[[Head], Bat
     )
 
 
+def _with(batch: Batch, **fields: Any) -> Batch:
+    return dataclasses.replace(batch, **fields)
+
+
 CONTRADICTIONS: Final[Mapping[str, Callable[[Head], Batch]]] = {
     "seq gap": _broken(lambda batch: _event(seq=batch.events[0].seq + 1)(batch)),
     "seq again": _broken(lambda batch: _event(seq=batch.events[0].seq - 1)(batch)),
@@ -695,11 +699,25 @@ CONTRADICTIONS: Final[Mapping[str, Callable[[Head], Batch]]] = {
     "row of another event": _broken(_row(seq=1)),
     "row recorded later": _broken(_late),
     "no vector": _broken(_set("vectors", [])),
-    "vector of unknown generation": _broken(_vectors(generation=9)),
+    "vector of unknown generation": _broken(
+        lambda batch: batch.vectors.append(dataclasses.replace(batch.vectors[0], generation=9))
+    ),
     "vector of another dimension": _broken(_vectors(data=np.ones((1, DIMENSION + 1), dtype=np.float32))),
     "vector of another type": _broken(_vectors(data=np.ones((1, DIMENSION)))),
     "vector of no row": _broken(
         lambda batch: batch.vectors.append(_windows(1, 10**6, sample_vectors("nowhere"), 1))
+    ),
+    "vector of an older row": lambda head: Batch(
+        events=[sample_event(head, Kind.LINK)], vectors=[_windows(1, 0, sample_vectors("another"), 1)]
+    ),
+    "row of a pending generation": lambda head: _with(
+        sample_batch(head, ["bad"], generation=2), generations=[Generation(2, "next", DIMENSION, None)]
+    ),
+    "generation out of turn": _generating(
+        Generation(3, "next", DIMENSION, None), Generation(0, "next", DIMENSION, None)
+    ),
+    "generations current out of turn": _generating(
+        Generation(2, "next", DIMENSION, 3), Generation(3, "next", DIMENSION, 2)
     ),
     "vectors without spans": _broken(_vectors(starts=np.zeros(0, dtype=np.int64))),
     "erased with content": _broken(_row(erased=True)),

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -207,3 +208,8 @@ class Stores(RuleBasedStateMachine):
 
 
 TestStores = Stores.TestCase
+# Every step compares everything, so the long profile's thousand histories would take most of its time here.
+_profile = hypothesis.settings.default
+TestStores.settings = hypothesis.settings(
+    max_examples=min(_profile.max_examples, 150), stateful_step_count=min(_profile.stateful_step_count, 60)
+)

@@ -5,6 +5,7 @@ No SQL dialect lives here; a store for another database uses these rules unchang
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -159,10 +160,18 @@ def check_batch(head: Head, batch: Batch) -> Head:
 
 
 def check_generations(known: dict[int, Generation], batch: Batch, head: Head) -> dict[int, Generation]:
-    """The tenant's generations after a batch that leads to `head`."""
+    """The tenant's generations after a batch that leads to `head`.
+
+    Numbers only grow, and so do those of the current ones: rows may name a generation that was dropped, whose
+    number must not mean another one later.
+    """
     after = dict(known)
-    for generation in batch.generations:
+    for generation in sorted(batch.generations, key=lambda one: one.number):
         old = after.get(generation.number)
+        if old is None and any(number > generation.number for number in after):
+            raise StoreError(
+                f"generation {generation.number} is not new: the last one is {max(after)}, so take {max(after) + 1}"
+            )
         if old is not None and (old.fingerprint, old.dimension) != (
             generation.fingerprint,
             generation.dimension,
@@ -176,6 +185,9 @@ def check_generations(known: dict[int, Generation], batch: Batch, head: Head) ->
         if generation.seq is not None and not 0 < generation.seq <= head.seq:
             raise StoreError(f"generation {generation.number} cannot be current since seq {generation.seq}")
         after[generation.number] = generation
+    since = [one.seq for _, one in sorted(after.items()) if one.seq is not None]
+    if any(one >= other for one, other in itertools.pairwise(since)):
+        raise StoreError(f"generations must become current in the order of their numbers, not at seq {since}")
     current = current_generation(after)
     for number in batch.drop_generations:
         if number not in after:
@@ -233,19 +245,30 @@ def check_erasures(batch: Batch, after: Head) -> None:
 
 
 def check_coverage(batch: Batch, generations: dict[int, Generation]) -> None:
-    """Every new row that names a generation the tenant has must bring a vector of it."""
+    """Every new row must bring a vector of the generation it names, and only pending ones reach older rows.
+
+    So the vectors that an entry of the log committed to are never replaced.
+    """
+    first_row = batch.rows[0].ordinal if batch.rows else 2**63
+    first_seq = batch.events[0].seq if batch.events else 2**63
     have: dict[int, set[int]] = {}
     for vectors in batch.vectors:
-        have.setdefault(vectors.generation, set()).update(vectors.ordinals.tolist())
+        ordinals = set(vectors.ordinals.tolist())
+        have.setdefault(vectors.generation, set()).update(ordinals)
+        since = generations[vectors.generation].seq if vectors.generation in generations else None
+        if since is not None and since < first_seq and any(ordinal < first_row for ordinal in ordinals):
+            raise StoreError(
+                f"row {min(ordinals)} has its vectors of generation {vectors.generation}, in use since seq {since}"
+            )
     for row in batch.rows:
         number = row.generation
         if number is None or number not in generations:  # dropped generations live on in migrated rows
             continue
+        if generations[number].seq is None:
+            raise StoreError(f"row {row.ordinal} names generation {number}, which is not current yet")
         if row.ordinal not in have.get(number, ()):
             raise StoreError(f"row {row.ordinal} names generation {number} and brings no vector of it")
     fresh = {row.ordinal for row in batch.rows if row.erased}
-    for number, ordinals in have.items():
-        if fresh & ordinals:
-            raise StoreError(
-                f"erased row {min(fresh & ordinals)} must not have a vector (generation {number})"
-            )
+    for number, owners in have.items():
+        if fresh & owners:
+            raise StoreError(f"erased row {min(fresh & owners)} must not have a vector (generation {number})")
