@@ -216,6 +216,13 @@ class Principal:
     def writes(self, namespace: str, memory_type: str | None) -> bool:
         return all(g.writes(namespace, memory_type) for g in self.grants)
 
+    def reads_within(self, other: Principal) -> bool:
+        """Whether `other` may certainly read all that this handle may: its grants are among this one's."""
+        mine = {(g.role, g.namespaces) for g in self.grants}
+        return self.tenant == other.tenant and all(
+            (g.role, g.namespaces) in mine for g in other.grants if g != Grant(None, None, g.read_only)
+        )
+
     def reach(self, patterns: tuple[str, ...]) -> Reach:
         """What a read of these namespace patterns may see."""
         return Reach(self, patterns)

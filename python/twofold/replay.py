@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from twofold.access import Principal, any_match
@@ -19,7 +19,8 @@ class Replay:
     """identical: ids, score bits and packed text are those of the receipt.
 
     altered_by_erasure: something was erased since in a namespace the recall looked at, so it may differ.
-    recall is None when the receipt itself was redacted by an erasure.
+    recall is None when the receipt itself was redacted by an erasure, and for an auditor who may not read all
+    that the asker could.
     """
 
     identical: bool
@@ -29,10 +30,12 @@ class Replay:
 
 
 def replay(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, Any] | str) -> Replay:
-    """Evaluate a receipt. NotFound, PermissionDenied (another tenant or agent), ReplayUnsupported (other rules)."""
+    """Evaluate a receipt.
+
+    Raises NotFound, ReplayUnsupported (made under other rules), PermissionDenied (of another tenant or agent, or
+    asked by a handle that could read more: only an auditor replays such, kept ones only, and sees the verdict).
+    """
     body = body_of(vault, principal, receipt)
-    if body.get("agent_id") != principal.agent_id and not principal.may("audit"):
-        raise PermissionDenied(f"the receipt belongs to agent {body.get('agent_id')!r}")
     if body.get("erased"):
         return Replay(False, True, None, ("the receipt was redacted by an erasure",))
     asked = stored(body)
@@ -41,11 +44,19 @@ def replay(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, A
             f"the receipt was made under rules {asked.algorithm}, this build has {algorithm()}; "
             "replay it with the version of Twofold that made it"
         )
-    return compare(vault, asked)
+    found = compare(vault, asked)
+    if asked.principal.reads_within(principal):
+        return found
+    if not (principal.may("audit") and isinstance(receipt, str)):
+        raise PermissionDenied("the receipt was asked by a handle that may read more than this one")
+    return replace(found, recall=None)
 
 
 def body_of(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, Any] | str) -> dict[str, Any]:
-    """A receipt's JSON values, from the receipt itself, its JSON, or the id of a kept one, of this tenant."""
+    """A receipt's JSON values, from the receipt itself, its JSON, or the id of a kept one.
+
+    PermissionDenied unless it is of this tenant and of this agent, or the handle may audit.
+    """
     if isinstance(receipt, str):
         text = vault.store.receipt(principal.tenant, receipt)
         if text is None:
@@ -55,6 +66,8 @@ def body_of(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, 
         body = receipt.to_json() if isinstance(receipt, Receipt) else dict(receipt)
     if body.get("tenant") != principal.tenant:
         raise PermissionDenied("the receipt belongs to another tenant")
+    if body.get("agent_id") != principal.agent_id and not principal.may("audit"):
+        raise PermissionDenied(f"the receipt belongs to agent {body.get('agent_id')!r}")
     return body
 
 
@@ -62,6 +75,11 @@ def compare(vault: Vault, asked: StoredReceipt) -> Replay:
     index = vault.index(asked.principal.tenant)
     if asked.seq > index.seq:
         raise NotFound(f"the receipt is of seq {asked.seq}; this store's log ends at {index.seq}")
+    generation = asked.query.generation
+    if generation is not None and generation not in {g.number for g in index.generations}:
+        raise ReplayUnsupported(
+            f"the vectors of embedding generation {generation}, which the receipt was made on, were collected"
+        )
     found = recall_at(vault, asked.principal, index, index.view(asked.seq), asked.query, asked.policy)
     differences = []
     answer = [tuple(a) for a in found.receipt.answer]

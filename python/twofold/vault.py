@@ -300,7 +300,8 @@ class Vault:
         if not batch.events:
             return
         with index.lock:
-            if index.seq == batch.events[0].seq - 1 and not batch.erase_rows and not batch.generations:
+            plain = not (batch.erase_rows or batch.generations or batch.drop_generations)
+            if index.seq == batch.events[0].seq - 1 and plain:
                 changes = Changes(
                     head, batch.events, [index_row(r) for r in batch.rows], index.generations, []
                 )

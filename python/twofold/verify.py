@@ -201,11 +201,8 @@ def stats(vault: Vault, principal: Principal, config: Config) -> dict[str, Any]:
     with index.lock:
         view = index.view()
         mask = index.scope_mask(reader(principal, EVERYTHING), view.rows) & ~view.closed
-        valid = (
-            mask
-            & (view.valid_to > vault.now())
-            & (index.valid_from.view(view.rows) <= max(vault.now(), view.recorded_at))
-        )
+        now = max(vault.now(), view.recorded_at)
+        valid = mask & (view.valid_to > now) & (index.valid_from.view(view.rows) <= now)
         rows = np.flatnonzero(mask)
         types = np.bincount(index.type.view(view.rows)[rows], minlength=len(index.types))
         spaces = np.bincount(index.namespace.view(view.rows)[rows], minlength=len(index.namespaces))

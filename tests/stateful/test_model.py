@@ -16,8 +16,8 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-
 from tests.reference import decay as reference
+
 from twofold import AgentMemory, DecayPolicy, errors
 from twofold.clock import DAY, ManualClock, from_us, to_us
 from twofold.vault import IdSource
