@@ -1,7 +1,7 @@
 # One command from a bare checkout: every target sets up what it needs first, and skips what is current.
 SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
-EXTRAS := dev serve postgres
+EXTRAS := build dev serve postgres
 VENV ?= .venv
 JOBS ?= 2
 TWOFOLD_DATA ?= ../shared/data
@@ -10,7 +10,9 @@ export TWOFOLD_DATA
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 TWOFOLD := $(BIN)/twofold
-ENV_STAMP := $(VENV)/.installed
+# What building and running needs; what checking needs on top of it.
+ENV_STAMP := $(VENV)/.run
+DEV_STAMP := $(VENV)/.dev
 BUILD_STAMP := $(VENV)/.built
 SOURCES := CMakeLists.txt pyproject.toml $(shell find cpp/include cpp/src cpp/bindings -type f 2>/dev/null)
 OFFLINE := $(PY) tools/offline.py
@@ -51,12 +53,19 @@ $(PY):
 	@$(PYTHON) -m venv $(VENV)
 
 # Only a changed requirement re-installs; other edits of these files cost one comparison.
-$(ENV_STAMP): pyproject.toml Makefile tools/requirements.py tests/engines.txt | $(PY)
-	@$(PY) tools/requirements.py $(EXTRAS) > $(VENV)/requirements.new
-	@cmp -s $(VENV)/requirements.new $(VENV)/requirements.txt || { \
-	  printf '\033[1m==>\033[0m %s\n' "installing what is needed from PyPI (about 150 MB once)" && \
-	  $(PY) -m pip install -q -r $(VENV)/requirements.new && \
-	  mv $(VENV)/requirements.new $(VENV)/requirements.txt; }
+define install
+@$(PY) tools/requirements.py $(1) > $@.new
+@cmp -s $@.new $@.txt || { \
+  printf '\033[1m==>\033[0m %s\n' "installing from PyPI what $(2)" && \
+  $(PY) -m pip install -q -r $@.new && mv $@.new $@.txt; }
+endef
+
+$(ENV_STAMP): pyproject.toml Makefile tools/requirements.py | $(PY)
+	$(call install,build,building and running need (once))
+	@touch $@
+
+$(DEV_STAMP): pyproject.toml Makefile tools/requirements.py tests/engines.txt | $(ENV_STAMP)
+	$(call install,$(EXTRAS),the checks and tests need (once))
 	@cmp -s tests/engines.txt $(VENV)/engines.txt || \
 	  while read -r engine; do case $$engine in ''|'#'*) continue;; esac; \
 	    $(PY) -m pip install -q "$$engine" || echo "==> SKIPPED tests that need $$engine"; \
@@ -83,42 +92,42 @@ models: model
 
 # --- Python -----------------------------------------------------------------------------------------------
 
-lint: $(ENV_STAMP)
+lint: $(DEV_STAMP)
 	$(call say,ruff and codespell)
 	@$(BIN)/ruff check -q
 	@$(BIN)/ruff format -q --check
 	@$(BIN)/codespell .ci benchmarks cpp docs python tests tools *.md Makefile
 
-types: $(BUILD_STAMP)
+types: $(DEV_STAMP) $(BUILD_STAMP)
 	$(call say,mypy)
 	@$(BIN)/mypy
 
-layers: $(BUILD_STAMP)
+layers: $(DEV_STAMP) $(BUILD_STAMP)
 	$(call say,import-linter)
 	@$(BIN)/lint-imports --no-logo | tail -n +9
 
-stubs: $(BUILD_STAMP)
+stubs: $(DEV_STAMP) $(BUILD_STAMP)
 	$(call say,stubtest)
 	@MYPYPATH=python $(BIN)/stubtest twofold._core --concise --ignore-disjoint-bases --allowlist tools/stubtest_allow.txt
 
-pytest: $(BUILD_STAMP) ## the Python tests alone (ARGS="-k name" to choose)
+pytest: $(DEV_STAMP) $(BUILD_STAMP) ## the Python tests alone (ARGS="-k name" to choose)
 	$(call say,pytest)
 	@$(PYTEST) $(ARGS)
 
-bench-gate: $(BUILD_STAMP) ## the budgets that fail the build, on the best and on the generic kernel
+bench-gate: $(DEV_STAMP) $(BUILD_STAMP) ## the budgets that fail the build, on the best and on the generic kernel
 	$(call say,budgets: best kernel)
 	@$(PYTEST) benchmarks -m gate -q
 	$(call say,budgets: generic kernel)
 	@TWOFOLD_KERNEL=generic $(PYTEST) benchmarks -m gate -q
 
-bench: $(BUILD_STAMP) ## all measurements, one table
+bench: $(DEV_STAMP) $(BUILD_STAMP) ## all measurements, one table
 	@$(PYTEST) benchmarks -q --benchmark-columns=min,median,stddev,rounds
 
 quality: model ## evidence recall on the measuring data
 	@for set in locomo_dev beam100k_dev xquad_zh_dev; do \
 	  $(PY) benchmarks/quality/run.py --data $(TWOFOLD_DATA)/$$set.jsonl || exit 1; done
 
-fmt: $(ENV_STAMP) ## format Python and C++
+fmt: $(DEV_STAMP) ## format Python and C++
 	@$(BIN)/ruff check -q --fix-only
 	@$(BIN)/ruff format -q
 	@if command -v clang-format > /dev/null; then clang-format -i $$(git ls-files 'cpp/*.cpp' 'cpp/*.hpp'); \
@@ -150,20 +159,20 @@ asan: $(ENV_STAMP) ## C++ tests under AddressSanitizer and UBSan
 tsan: $(ENV_STAMP) ## C++ tests under ThreadSanitizer
 	@cmake --workflow --preset tsan
 
-asan-py: $(ENV_STAMP) ## Python tests of the core under AddressSanitizer, in an environment of its own
+asan-py: $(DEV_STAMP) ## Python tests of the core under AddressSanitizer, in an environment of its own
 	@tools/asan_python.sh
 
 # --- releases and the long lane ---------------------------------------------------------------------------
 
-wheel: $(ENV_STAMP) ## sdist and repaired wheel in dist/, tested in a fresh environment without a compiler
+wheel: $(DEV_STAMP) ## sdist and repaired wheel in dist/, tested in a fresh environment without a compiler
 	@tools/wheel.sh
 
-docs: $(BUILD_STAMP) ## regenerate docs/cli.md and the README's count, check links
+docs: $(DEV_STAMP) $(BUILD_STAMP) ## regenerate docs/cli.md and the README's count, check links
 	@$(PY) tools/cli_docs.py
 	@$(PY) tools/count_tests.py
 	@$(PY) tools/check_links.py
 
-long: build model asan tsan emulate asan-py ## what is too slow for every commit
+long: $(DEV_STAMP) build models asan tsan emulate asan-py ## what is too slow for every commit
 	$(call say,long tests)
 	@$(PYTEST) --long
 
