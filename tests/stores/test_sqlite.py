@@ -503,6 +503,17 @@ def test_copies_that_a_page_split_left_behind_are_erased(store: SQLiteStore) -> 
     assert store.residue([b"secret-000001-"]) == [store.url]
 
 
+def test_residue_looks_into_derived_files(store: SQLiteStore) -> None:
+    assert store.residue([b"a secret"]) == []
+    assert store.cache_dir is not None
+    derived = store.cache_dir / "deeper" / "some.index"
+    derived.parent.mkdir(parents=True)
+    derived.write_bytes(b"x" * (1 << 20) + b"a secret")  # across the border of two reads
+    assert store.residue([b"none", b"a secret"]) == [str(derived)]
+    derived.write_bytes(b"x" * ((1 << 20) - 3) + b"a secret" + b"x" * 10)
+    assert store.residue([b"a secret"]) == [str(derived)]
+
+
 def test_residue_does_not_drop_sqlites_locks(store: SQLiteStore) -> None:
     """Closing a descriptor of the file would; then another process could take the write lock as well."""
     with store.transaction(TENANT) as tx:

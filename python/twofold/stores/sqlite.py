@@ -321,16 +321,19 @@ class SQLiteStore:
     def residue(self, needles: Sequence[bytes]) -> list[str]:
         """The store's files in which any of these byte strings is found, for proving an erasure.
 
-        Text longer than a page (8 KB) lies in pieces: look for short parts of it.
+        Files derived from it, in `cache_dir`, are looked into as well. Text longer than a page (8 KB) lies in
+        pieces: look for short parts of it.
         """
         self._refuse_unusable()
         found = []
         try:
             if _holds(_descriptor(self.path), needles):
                 found.append(str(self.path))
-            with contextlib.suppress(FileNotFoundError), Path(self._wal).open("rb") as log:
-                if _holds(log.fileno(), needles):
-                    found.append(self._wal)
+            derived = sorted(self.cache_dir.rglob("*")) if self.cache_dir is not None else []
+            for path in (Path(self._wal), *derived):
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError), path.open("rb") as file:
+                    if _holds(file.fileno(), needles):
+                        found.append(str(path))
         except OSError as error:
             self._fail(error, "look for residue")
         return found
