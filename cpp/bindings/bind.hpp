@@ -14,3 +14,4 @@ void bind_fuse(py::module_& m);
 void bind_decay(py::module_& m);
 void bind_pack(py::module_& m);
 void bind_turns(py::module_& m);
+void bind_bits(py::module_& m);

@@ -11,4 +11,5 @@ PYBIND11_MODULE(_core, m) {
     bind_decay(m);
     bind_pack(m);
     bind_turns(m);
+    bind_bits(m);
 }

@@ -123,6 +123,7 @@ class Lexicon:
         b: float = 0.75,
         doc_count: float | None = None,
         mean_length: float | None = None,
+        longest: float | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
     def scores(
         self,
@@ -137,6 +138,7 @@ class Lexicon:
         b: float = 0.75,
         doc_count: float | None = None,
         mean_length: float | None = None,
+        longest: float | None = None,
     ) -> NDArray[np.float64]: ...
     def document_frequency(
         self,
@@ -308,3 +310,17 @@ def session_terms(
     top: int,
 ) -> NDArray[np.float64]:
     """Return weight * mean of the best `top` scores among the chosen rows of each row's session."""
+
+def bits_maxsim(
+    query: NDArray[np.uint64],
+    weights: NDArray[np.float64],
+    codes: NDArray[np.uint64],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+    *,
+    kernel: str = ...,
+) -> NDArray[np.float64]:
+    """Return for each row the weighted mean over query codes of the best similarity among the row's codes."""
+
+def rarity(document_frequency: NDArray[np.int64], documents: float) -> NDArray[np.float64]:
+    """Return BM25's inverse document frequency of each count."""

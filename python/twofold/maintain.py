@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from twofold.index.tenant import Mask, TenantIndex, View
 from twofold.model import Generation, Kind, Row, Vectors
 from twofold.progress import Progress
 from twofold.receipt import Receipt
-from twofold.remember import WINDOW_OVERLAP, demand, lead_in_of
+from twofold.remember import WINDOW_OVERLAP, demand, embed_texts, lead_in_of
 from twofold.replay import body_of
 from twofold.retrieve.strength import faded_rows, strength_of
 from twofold.vault import Vault
@@ -252,8 +253,11 @@ def embed_rows(embedder: Embedder, number: int, rows: Sequence[Row]) -> Vectors:
         for part, (start, stop) in enumerate(spans):
             texts.append(lead + row.content[start:stop])
             owners.append((row.ordinal, part, start, stop))
-    data = embedder.embed_documents(texts) if texts else np.zeros((0, embedder.dimension), np.float32)
-    return Vectors.of(number, owners, data)
+    if not texts:
+        return Vectors.of(number, owners, np.zeros((0, embedder.dimension), np.float32))
+    windows = Counter(ordinal for ordinal, *_ in owners)
+    data, codes = embed_texts(embedder, texts, [windows[ordinal] == 1 for ordinal, *_ in owners])
+    return Vectors.of(number, owners, data, codes)
 
 
 def generation_digests(vault: Vault, tenant: str, number: int, rows: int, last: Vectors) -> dict[str, str]:

@@ -15,12 +15,14 @@ from twofold.access import Principal, check_pattern
 from twofold.clock import to_us
 from twofold.errors import BudgetError, InvalidInput
 from twofold.index.filters import Filters
-from twofold.retrieve.profile import Profile, profile_of
+from twofold.retrieve.late import Tokens
+from twofold.retrieve.profile import SPREAD, Profile, profile_of
 from twofold.tokens import TokenCounter, counter
 from twofold.vault import Vault
 
 if TYPE_CHECKING:
     from twofold.embed.base import Embedder
+    from twofold.embed.codes import QueryCodes
 
 MAX_QUERY = 20_000  # characters; longer texts are documents, not questions
 MAX_K = 10_000
@@ -36,6 +38,8 @@ class Query:
     terms: tuple[str, ...]
     vector: npt.NDArray[np.float32] | None
     cover: float  # share of the text's letters that the encoder can read, 0..1
+    spread: float  # standard deviation of the encoder's cosines between unrelated texts
+    tokens: Tokens | None  # of late interaction
     generation: int | None
     k: int
     budget: int | None
@@ -104,12 +108,15 @@ def prepare(
             raise BudgetError(f"budget must not be negative, not {budget}")
     chosen = profile_of(profile)
     as_of_us, known_at_us = optional_instant(as_of, "as_of"), optional_instant(known_at, "known_at")
-    generation, query_vector = _vector(vault, principal, query, vector, chosen)
+    terms = tuple(text.terms(query, query=True))
+    generation, query_vector, codes = _vector(vault, principal, query, vector, chosen)
     return Query(
         text=query,
-        terms=tuple(text.terms(query, query=True)),
+        terms=terms,
         vector=query_vector,
         cover=1.0 if vector is not None else cover(query, vault.embedder),
+        spread=float(getattr(vault.embedder, "cosine_spread", SPREAD)),
+        tokens=None if codes is None else tokens_of(codes, terms),
         generation=generation,
         k=whole(k, "k", 1, MAX_K),
         budget=None if budget is None else int(budget),
@@ -126,19 +133,27 @@ def prepare(
 
 def _vector(
     vault: Vault, principal: Principal, query: str, given: npt.ArrayLike | None, profile: Profile
-) -> tuple[int | None, npt.NDArray[np.float32] | None]:
-    """The generation to search and the query's vector in it; (None, None) without an embedder or vectors."""
+) -> tuple[int | None, npt.NDArray[np.float32] | None, QueryCodes | None]:
+    """The generation to search, the query's vector in it and its token codes; None without them."""
     if profile.vector_weight <= 0:
-        return None, None
+        return None, None, None
     index = vault.index(principal.tenant)
     generation = vault.check_embedder(index) if given is None else index.current_generation()
     if generation is None:
-        return None, None
+        return None, None, None
     if given is not None:
-        return generation.number, unit_vector(given, generation.dimension, "vector")
+        return generation.number, unit_vector(given, generation.dimension, "vector"), None
     if vault.embedder is None:
-        return None, None
-    return generation.number, vault.query_cache.embed_query(vault.embedder, query)
+        return None, None, None
+    vector, codes = vault.query_cache.embed_query_with_codes(vault.embedder, query)
+    return generation.number, vector, codes
+
+
+def tokens_of(codes: QueryCodes, terms: tuple[str, ...]) -> Tokens:
+    """The question's token codes, each with those lexical terms of the question that its word gives."""
+    asked = set(terms)
+    own = tuple(tuple(t for t in text.terms(word, query=True) if t in asked) for word in codes.words)
+    return Tokens(codes.codes, own)
 
 
 def cover(query: str, embedder: Embedder | None) -> float:

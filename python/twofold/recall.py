@@ -13,7 +13,7 @@ from typing import Final, overload
 
 import numpy as np
 
-from twofold import decay, render, text
+from twofold import decay, render
 from twofold.access import Principal
 from twofold.entities import query_entities
 from twofold.errors import BudgetError
@@ -22,7 +22,7 @@ from twofold.lookup import memory_of, reader
 from twofold.model import Memory, Row
 from twofold.query import Query
 from twofold.receipt import Receipt, score_bits
-from twofold.retrieve import fuse, graph, lexical, pack, vector
+from twofold.retrieve import fuse, graph, late, lexical, pack, question, vector
 from twofold.retrieve.candidates import Candidates, Mask
 from twofold.retrieve.profile import Profile
 from twofold.retrieve.strength import faded_rows, strength_of
@@ -159,11 +159,21 @@ def recall_at(
             view,
             pooled,
             layers,
-            lexical.scores(view, scope, query.terms, pooled.ordinals, profile),
-            vector.scores(part, query.vector, pooled.ordinals, profile),
-            strength_of(policy, index, view, pooled.ordinals[pooled.chosen], query.now),
-            speaker_named(view, scope, query.text),
-            query.cover,
+            fuse.Evidence(
+                lexical.scores(view, scope, query.terms, pooled.ordinals, profile),
+                vector.scores(part, query.vector, pooled.ordinals, query.spread, profile),
+                late.scores(view, scope, part, query.tokens, pooled.ordinals, pooled.chosen, profile),
+                strength_of(policy, index, view, pooled.ordinals[pooled.chosen], query.now)
+                if profile.strength_weight
+                else None,
+            ),
+            fuse.Asked(
+                query.cover,
+                query.spread,
+                question.speaker_named(view, scope, query.text) if profile.speaker_weight else -1,
+                bool(profile.role_weight) and question.asks_assistant(query.text),
+                question.times_named(query.text, query.now) if profile.time_weight else [],
+            ),
             profile,
         )
 
@@ -248,35 +258,6 @@ def why_no_vector(vault: Vault, part: VectorPart | None) -> str:
     if vault.embedder is None:
         return "no embedder: this handle was opened with embedder=None"
     return "no vectors in this store yet" if part is None else "no query vector"
-
-
-def speaker_named(view: View, scope: Mask, question: str) -> int:
-    """Code of the speaker whose name stands first in the question ("Ann" and "Ann's" both do); -1 for none.
-
-    Only who speaks in a row in scope counts.
-    """
-    asked = text.normalize(question)
-    places = (
-        (find_name(asked, text.normalize(name)), code) for code, name in enumerate(view.index.speakers.names)
-    )
-    speakers = view.index.speaker.view(view.rows)
-    for _, code in sorted(place for place in places if place[0] >= 0):
-        if np.any(scope & (speakers == code)):
-            return code
-    return -1
-
-
-def find_name(asked: str, name: str) -> int:
-    """Where a name, or its first word, stands as a whole word; -1 when it does not."""
-    for form in dict.fromkeys((name, name.split()[0] if name.split() else name)):
-        start = asked.find(form)
-        while form and start >= 0:
-            before = asked[start - 1 : start]
-            after = asked[start + len(form) : start + len(form) + 1]
-            if not (before.isalnum() and form[0].isascii()) and not (after.isalnum() and form[-1].isascii()):
-                return start
-            start = asked.find(form, start + 1)
-    return -1
 
 
 def twin_key(index: TenantIndex, ordinal: int) -> str:

@@ -10,13 +10,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from twofold import audit, entities, render, text
+from twofold import audit, entities, render, text, timewords
 from twofold.access import Grant, Principal
 from twofold.decay import DecayPolicy, DecayRates
+from twofold.embed import codes
 from twofold.errors import InvalidInput
 from twofold.index.filters import Filters
 from twofold.model import Memory, Role
 from twofold.query import Query
+from twofold.retrieve import question
+from twofold.retrieve.late import Tokens
 from twofold.retrieve.profile import Profile
 from twofold.tokens import counter
 
@@ -26,7 +29,9 @@ RECALL_RULES: Final = "recall/1"
 def algorithm() -> str:
     """Fingerprint of the rules an answer depends on: text rules, Unicode version, arithmetic, constants' names."""
     fields = ",".join(Profile.__dataclass_fields__)
-    body = "\n".join([RECALL_RULES, text.RULES, entities.RULES, fields])
+    body = "\n".join(
+        [RECALL_RULES, text.RULES, entities.RULES, codes.RULES, question.RULES, timewords.RULES, fields]
+    )
     return hashlib.sha256(body.encode()).hexdigest()[:16]
 
 
@@ -85,6 +90,14 @@ class Receipt:
             "terms": list(q.terms),
             "vector": None if q.vector is None else b64encode(q.vector.astype("<f4").tobytes()).decode(),
             "cover": q.cover,
+            "spread": q.spread,
+            "tokens": None
+            if q.tokens is None
+            else {
+                "codes": b64encode(q.tokens.codes.astype("<u8").tobytes()).decode(),
+                "width": q.tokens.codes.shape[1],
+                "terms": [list(t) for t in q.tokens.terms],
+            },
             "generation": q.generation,
             "embedder": self.embedder,
             "k": q.k,
@@ -126,6 +139,13 @@ def policy_json(policy: DecayPolicy) -> dict[str, Any]:
     }
 
 
+def stored_tokens(value: dict[str, Any] | None) -> Tokens | None:
+    if value is None:
+        return None
+    codes = np.frombuffer(b64decode(value["codes"]), "<u8").astype(np.uint64).reshape(-1, value["width"])
+    return Tokens(codes, tuple(tuple(t) for t in value["terms"]))
+
+
 def stored(value: dict[str, Any]) -> StoredReceipt:
     """Read a receipt's JSON. InvalidInput when it is not one."""
     try:
@@ -140,6 +160,8 @@ def stored(value: dict[str, Any]) -> StoredReceipt:
                 terms=tuple(value["terms"]),
                 vector=None if vector is None else np.frombuffer(b64decode(vector), "<f4").astype(np.float32),
                 cover=value["cover"],
+                spread=value["spread"],
+                tokens=stored_tokens(value["tokens"]),
                 generation=value["generation"],
                 k=value["k"],
                 budget=value["budget"],

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from twofold import audit, frames, render, text
 from twofold.access import Principal, check_name
 from twofold.clock import DAY, OPEN, from_us, iso, to_us
+from twofold.embed.base import Embedder
+from twofold.embed.codes import code_embedder, document_codes
 from twofold.entities import entities as find_entities
 from twofold.entities import entity_key
 from twofold.errors import InvalidInput, NotFound, PermissionDenied, QuotaExceeded
@@ -66,6 +68,7 @@ class Draft:
     traits: int = 0
     spans: list[tuple[int, int]] = field(default_factory=list)
     data: npt.NDArray[np.float32] | None = None
+    codes: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,12 +420,28 @@ def embed(vault: Vault, principal: Principal, drafts: Sequence[Draft]) -> None:
             owners.append(draft)
     if not texts:
         return
-    data = embedder.embed_documents(texts)
+    data, codes = embed_texts(embedder, texts, [len(owner.spans) == 1 for owner in owners])
     at = 0
     for draft in drafts:
         if draft.data is None:
             draft.data = data[at : at + len(draft.spans)]
+            draft.codes = codes[at : at + len(draft.spans)]
             at += len(draft.spans)
+
+
+def embed_texts(
+    embedder: Embedder, texts: Sequence[str], coded: Sequence[bool]
+) -> tuple[npt.NDArray[np.float32], tuple[bytes, ...]]:
+    """Vectors of the texts, and the token codes of those marked, of one pass; b"" without codes."""
+    coding = code_embedder(embedder) if any(coded) else None
+    if coding is None:
+        return embedder.embed_documents(texts), (b"",) * len(texts)
+    data, found = coding.embed_documents_with_codes(texts)
+    codes = tuple(
+        document_codes(text, one) if wanted else b""
+        for text, one, wanted in zip(texts, found, coded, strict=True)
+    )
+    return data, codes
 
 
 def lead_in(draft: Draft) -> str:
@@ -639,7 +658,7 @@ def insert(
     )
     vectors: Vectors | None = None
     if generation is not None:
-        vectors = block(generation, row.ordinal, draft.spans, draft.data)
+        vectors = block(generation, row.ordinal, draft.spans, draft.data, draft.codes)
     writer.row(kind, row, vectors, payload=payload)
     value = None if draft.frame is None else draft.frame.value
     return ledger.add(row, None if draft.frame is None else frame_name(draft.frame), value)

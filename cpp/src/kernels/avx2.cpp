@@ -136,8 +136,29 @@ void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, co
     }
 }
 
+template <std::size_t kWords>
+std::uint32_t nearest_of(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
+                         std::size_t words) {
+    const std::size_t width = kWords == 0 ? words : kWords;
+    std::uint32_t least = 0xFFFFFFFF;
+    for (std::size_t c = 0; c < count; ++c, codes += width) {
+        std::uint32_t sum = 0;
+        for (std::size_t w = 0; w < width; ++w) {
+            sum += static_cast<std::uint32_t>(_mm_popcnt_u64(query[w] ^ codes[w]));
+        }
+        least = sum < least ? sum : least;
+    }
+    return least;
+}
+
 }  // namespace
 
-const Kernel avx2 = {"avx2", scan, nullptr, score, dots};
+std::uint32_t nearest_bits_popcnt(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
+                                  std::size_t words) {
+    // 384 dimensions are the default embedder's: the unrolled loop takes half the time.
+    return words == 6 ? nearest_of<6>(query, codes, count, words) : nearest_of<0>(query, codes, count, words);
+}
+
+const Kernel avx2 = {"avx2", scan, nullptr, score, dots, nearest_bits_popcnt};
 
 }  // namespace twofold::kernels

@@ -183,6 +183,6 @@ void dots(const std::int8_t* queries, const std::int32_t* query_sums, std::size_
 
 }  // namespace
 
-const Kernel avx512 = {"avx512", scan, scan_together, score, dots};
+const Kernel avx512 = {"avx512", scan, scan_together, score, dots, nearest_bits_popcnt};
 
 }  // namespace twofold::kernels

@@ -65,6 +65,27 @@ void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, co
 
 }  // namespace
 
-const Kernel generic = {"generic", scan, nullptr, score, dots};
+std::uint32_t nearest_bits_generic(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
+                                   std::size_t words) {
+    constexpr std::uint64_t kOdd = 0x5555555555555555;
+    constexpr std::uint64_t kPairs = 0x3333333333333333;
+    constexpr std::uint64_t kNibbles = 0x0F0F0F0F0F0F0F0F;
+    constexpr std::uint64_t kBytes = 0x0101010101010101;
+    std::uint32_t least = 0xFFFFFFFF;
+    for (std::size_t c = 0; c < count; ++c, codes += words) {
+        std::uint32_t sum = 0;
+        for (std::size_t w = 0; w < words; ++w) {
+            std::uint64_t x = query[w] ^ codes[w];
+            x -= x >> 1 & kOdd;
+            x = (x & kPairs) + (x >> 2 & kPairs);
+            x = (x + (x >> 4)) & kNibbles;
+            sum += static_cast<std::uint32_t>(x * kBytes >> 56);
+        }
+        least = sum < least ? sum : least;
+    }
+    return least;
+}
+
+const Kernel generic = {"generic", scan, nullptr, score, dots, nearest_bits_generic};
 
 }  // namespace twofold::kernels

@@ -53,7 +53,20 @@ struct Kernel {
     /// 127] and whose codes add up to query_sums[q].
     void (*dots)(const std::int8_t* queries, const std::int32_t* query_sums, std::size_t count,
                  const std::int8_t* tokens, std::size_t token_count, std::size_t dim, std::int32_t* out);
+
+    /// The least number of bits in which one of `count` codes of `words` words differs from `query`;
+    /// count >= 1.
+    std::uint32_t (*nearest_bits)(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
+                                  std::size_t words);
 };
+
+std::uint32_t nearest_bits_generic(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
+                                   std::size_t words);
+#if defined(__x86_64__)
+/// With the popcnt instruction, which every processor with AVX2 has.
+std::uint32_t nearest_bits_popcnt(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
+                                  std::size_t words);
+#endif
 
 extern const Kernel generic;
 #if defined(__x86_64__)

@@ -93,6 +93,6 @@ void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, co
 
 }  // namespace
 
-const Kernel neon = {"neon", scan, nullptr, score, dots};
+const Kernel neon = {"neon", scan, nullptr, score, dots, nearest_bits_generic};
 
 }  // namespace twofold::kernels

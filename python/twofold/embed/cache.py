@@ -8,6 +8,7 @@ from collections import OrderedDict
 import numpy as np
 
 from twofold.embed.base import Embedder, Vectors
+from twofold.embed.codes import QueryCodes, code_embedder, query_codes
 from twofold.errors import InvalidInput
 
 __all__ = ["QueryCache"]
@@ -26,11 +27,11 @@ class QueryCache:
         self.size = size
         self.hits = 0
         self.misses = 0
-        self._vectors: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], tuple[Vectors, QueryCodes | None]] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._vectors)
+        return len(self._known)
 
     def embed_query(self, embedder: Embedder, text: str) -> Vectors:
         """Return `embedder.embed_query(text)`, float32 (dimension,), read-only, from here if known.
@@ -38,25 +39,40 @@ class QueryCache:
         The lock is not held while the model runs: two threads that miss the same text at once both
         compute it, and get equal bytes.
         """
+        return self.embed_query_with_codes(embedder, text)[0]
+
+    def embed_query_with_codes(self, embedder: Embedder, text: str) -> tuple[Vectors, QueryCodes | None]:
+        """Return the vector as `embed_query`, and from the same pass the codes of the question's words.
+
+        None where the embedder gives no codes.
+        """
         key = (embedder.fingerprint, text)
         with self._lock:
-            vector = self._vectors.get(key)
-            if vector is not None:
-                self._vectors.move_to_end(key)
+            known = self._known.get(key)
+            if known is not None:
+                self._known.move_to_end(key)
                 self.hits += 1
-                return vector
+                return known
             self.misses += 1
-        vector = np.array(embedder.embed_query(text), np.float32)
+        coding = code_embedder(embedder)
+        codes = None
+        if coding is None:
+            vector = np.array(embedder.embed_query(text), np.float32)
+        else:
+            made, tokens = coding.embed_query_with_codes(text)
+            vector = np.array(made, np.float32)
+            codes = query_codes(text, tokens)
+            codes.codes.flags.writeable = False
         vector.flags.writeable = False
         with self._lock:
             if self.size:
-                self._vectors[key] = vector
-                self._vectors.move_to_end(key)
-                while len(self._vectors) > self.size:
-                    self._vectors.popitem(last=False)
-        return vector
+                self._known[key] = vector, codes
+                self._known.move_to_end(key)
+                while len(self._known) > self.size:
+                    self._known.popitem(last=False)
+        return vector, codes
 
     def clear(self) -> None:
         """Forget every vector; the counters stay."""
         with self._lock:
-            self._vectors.clear()
+            self._known.clear()

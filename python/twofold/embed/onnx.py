@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from twofold.embed.base import Vectors, check_text, check_texts, fingerprint
+from twofold.embed.codes import TokenCodes, sign_bits
 from twofold.embed.install import E5, MINILM, MINILM_SHAPE, MINILM_WINDOW, PinnedModel, model_folder
 from twofold.embed.quantise import four_bit_rows, unpack_rows
 from twofold.errors import EmbeddingError, InvalidInput
@@ -49,6 +50,8 @@ class OnnxBert:
         name: shown in messages.
 
     """
+
+    token_codes = False
 
     def __init__(
         self,
@@ -188,6 +191,32 @@ class OnnxBert:
         self._each(texts, use)
         return rows, tokens
 
+    def embed_documents_with_codes(self, texts: Sequence[str]) -> tuple[Vectors, list[TokenCodes]]:
+        """See `CodeEmbedder.embed_documents_with_codes`; the vectors are those of `embed_documents`."""
+        rows = np.empty((len(texts), self.dimension), np.float32)
+        bits: list[NDArray[np.uint8]] = [np.zeros((0, self.dimension // 8), np.uint8)] * len(texts)
+
+        def use(index: int, hidden: Vectors) -> None:
+            rows[index] = self._pool(hidden, index)
+            bits[index] = sign_bits(hidden)
+
+        self._each(texts, use)
+        return rows, [self._coded(text, found) for text, found in zip(texts, bits, strict=True)]
+
+    def embed_query_with_codes(self, text: str) -> tuple[Vectors, TokenCodes]:
+        """See `CodeEmbedder.embed_query_with_codes`; the vector is that of `embed_query`."""
+        hidden = self._hidden([self._ids(self._query_prefix + check_text(text))])[0]
+        return self._pool(hidden, 0), self._coded(text, sign_bits(hidden))
+
+    def _coded(self, text: str, bits: NDArray[np.uint8]) -> TokenCodes:
+        """Match codes with the places of their tokens; tokens of a prefix and specials go."""
+        spans = self.token_spans(text)
+        ahead = len(bits) - len(spans) - 1
+        if ahead < 1:  # longer than the window: what lies beyond was not seen
+            ahead = 1
+            spans = spans[: len(bits) - _SPECIAL]
+        return TokenCodes(bits[ahead : ahead + len(spans)], spans)
+
     def count_tokens(self, text: str) -> int:
         """See `Embedder.count_tokens`."""
         return len(self._tokenizer.encode(self._normal(text), add_special_tokens=False).ids)
@@ -202,6 +231,7 @@ class OnnxBert:
 class MiniLM(OnnxBert):
     """all-MiniLM-L6-v2, 384 dimensions, English; `int8` rounds its matrices (another fingerprint)."""
 
+    token_codes = True
     latin_only = True  # its tokeniser reads other scripts as single letters it was hardly trained on
 
     def __init__(

@@ -23,7 +23,7 @@ from twofold.entities import entity_key
 from twofold.errors import StoreCorrupt
 from twofold.index.columns import Codes, Column
 from twofold.index.filters import Filters
-from twofold.model import Changes, Event, Generation, IndexRow, Kind, Vectors
+from twofold.model import TRAIT_ASKS, Changes, Event, Generation, IndexRow, Kind, Vectors
 from twofold.text import TagMatcher
 
 NO_EVENT = -OPEN
@@ -56,6 +56,11 @@ class VectorPart:
         self.ordinals = Column(np.int64)
         self.starts = Column(np.int64)
         self.stops = Column(np.int64)
+        # Token codes of late interaction: one code is `code_words` words; a vector without has start == stop.
+        self.code_words = generation.dimension // 64 if generation.dimension % 64 == 0 else 0
+        self._codes = Column(np.uint64)
+        self.code_starts = Column(np.int64)
+        self.code_stops = Column(np.int64)
         self.one_per_row = True  # row number == vector number, so masks need no gather
 
     def add(self, vectors: Vectors) -> None:
@@ -66,18 +71,49 @@ class VectorPart:
         self.ordinals.extend(vectors.ordinals)
         self.starts.extend(vectors.starts)
         self.stops.extend(vectors.stops)
+        self._add_codes(vectors.codes)
         if self.one_per_row:
             expected = np.arange(before, before + len(vectors), dtype=np.int64)
             self.one_per_row = bool(np.array_equal(vectors.ordinals, expected))
+
+    def _add_codes(self, codes: Sequence[bytes]) -> None:
+        width = 8 * self.code_words
+        if not width or not any(codes):
+            codes = [b""] * len(codes)
+        lengths = np.array([len(c) for c in codes], np.int64)
+        if width and (lengths % width).any():
+            raise StoreCorrupt(f"token codes are not whole codes of {width} bytes; run `twofold doctor`")
+        ends = len(self.codes) + np.cumsum(lengths // width if width else lengths)
+        self.code_starts.extend(ends - (lengths // width if width else lengths))
+        self.code_stops.extend(ends)
+        self._codes.extend(np.frombuffer(b"".join(codes), np.uint64))
+
+    @property
+    def codes(self) -> npt.NDArray[np.uint64]:
+        """All token codes, uint64 (T, code_words); vector v owns [code_starts[v], code_stops[v])."""
+        return self._codes.view().reshape(-1, max(self.code_words, 1))
 
     def erase(self, ordinals: Sequence[int]) -> None:
         rows = np.flatnonzero(np.isin(self.ordinals.view(), np.asarray(ordinals, np.int64)))
         if len(rows):
             self.index.erase(rows.astype(np.int64))
+            codes = self.codes
+            for row in rows.tolist():
+                codes[self.code_starts[row] : self.code_stops[row]] = 0
+                self.code_stops[row] = self.code_starts[row]
 
     def prefix(self, rows: int) -> int:
         """How many vectors belong to ordinals below `rows`."""
         return int(np.searchsorted(self.ordinals.view(), rows, "left"))
+
+    def single(self, ordinals: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Mask]:
+        """The first vector of each ordinal, and whether it is its only one; 0 and False where it has none."""
+        if self.one_per_row:
+            has = ordinals < len(self.ordinals)
+            return np.where(has, ordinals, 0), has
+        first, last = self.rows_of(ordinals)
+        one = last - first == 1
+        return np.where(one, first, 0), one
 
     def rows_of(self, ordinals: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """First and one-past-last vector number of each ordinal."""
@@ -108,6 +144,7 @@ class TenantIndex:
         self.session_name = Column(np.int32)
         self.session = Column(np.int64)  # code of (namespace, session); -1 without one
         self.role = Column(np.int8)
+        self.has_role = Column(np.bool_)
         self.visibility = Column(np.int8)
         self.confidence = Column(np.float64)
         self.pinned = Column(np.bool_)
@@ -118,7 +155,7 @@ class TenantIndex:
         self.valid_to = Column(np.int64)  # head
         self.closed = Column(np.bool_)  # head
         self.tokens = Column(np.int32)
-        self.traits = Column(np.int32)
+        self.asks = Column(np.bool_)  # ends with a question mark
         self.previous = Column(np.int64)  # neighbouring row of the same session, -1 at an end
         self.next = Column(np.int64)
         self.generation_of = Column(np.int32)
@@ -248,13 +285,14 @@ class TenantIndex:
         if '"role"' in row.metadata:
             role = json.loads(row.metadata).get("role", "")
         self.role.append(ROLES.index(role) if role in ROLES else 0)
+        self.has_role.append(self.role[ordinal] > 0)
         self.event_at.append(NO_EVENT if row.event_at is None else row.event_at)
         self.recorded.append(row.recorded_at)
         self.valid_from.append(row.valid_from)
         self.valid_to.append(OPEN)
         self.closed.append(False)
         self.tokens.append(row.tokens)
-        self.traits.append(row.traits)
+        self.asks.append(bool(row.traits & TRAIT_ASKS))
         self.metadata.append(row.metadata)
         self.content_hash.append(row.content_hash)
         if not row.erased:

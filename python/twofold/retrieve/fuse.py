@@ -1,18 +1,25 @@
-"""Layer 4: one score from all layers. Relevance first; context, roles and strength as additive terms."""
+"""Layer 4: one score from all layers. Relevance first; context, roles and strength as additive terms.
+
+Float work is elementwise, exact (fsum) or in the core: numpy's own sums depend on the processor.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from twofold import _core
 from twofold.index.tenant import ROLES, View
-from twofold.model import TRAIT_ASKS
 from twofold.retrieve.candidates import Candidates, Mask, Ordinals, Scores, ordered
-from twofold.retrieve.profile import Profile
+from twofold.retrieve.late import Late
+from twofold.retrieve.profile import SPREAD, Profile
+from twofold.retrieve.question import in_times
+
+_USER = ROLES.index("user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,48 +43,64 @@ class Pool:
     next: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Exact scores: lexical and cosine of every row of the pool, late and strength of the candidates."""
+
+    lexical: Scores
+    cosine: Scores
+    late: Late | None = None
+    strength: Scores | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the question says besides its words.
+
+    cover: share of it that the encoder can read. spread: of the encoder's unrelated cosines. speaker: code of the
+    speaker it names, -1 for none. assistant: it asks what the assistant said. times: [start, end) it names, us.
+    """
+
+    cover: float = 1.0
+    spread: float = SPREAD
+    speaker: int = -1
+    assistant: bool = False
+    times: list[tuple[int, int]] = field(default_factory=list)
+
+
 def pool(view: View, mask: Mask, layers: Sequence[Candidates], profile: Profile) -> Pool:
     """Collect what is to be scored: the union of the layers, and up to two turns on each side of it."""
-    index = view.index
-    union = np.unique(np.concatenate([c.ordinals for c in layers])) if layers else np.zeros(0, np.int64)
-    ordinals = union
-    before, after = index.previous.view(view.rows), index.next.view(view.rows)
     reach = 2 if profile.second_previous_weight or profile.second_next_weight else 1
-    if not (profile.previous_weight or profile.next_weight or profile.role_next_weight):
+    if not _context(profile):
         reach = 0
-    for _ in range(reach):
-        around = np.concatenate([before[ordinals], after[ordinals]])
-        around = around[(around >= 0) & (around < view.rows)]
-        ordinals = np.union1d(ordinals, around[mask[around]])
-    if len(ordinals) == 0:
-        return Pool(ordinals, ordinals, ordinals, ordinals)
     return Pool(
-        ordinals,
-        np.searchsorted(ordinals, union),
-        _places(ordinals, before[ordinals]),
-        _places(ordinals, after[ordinals]),
+        *_core.collect(
+            [c.ordinals for c in layers],
+            view.index.previous.view(view.rows),
+            view.index.next.view(view.rows),
+            mask,
+            reach=reach,
+        )
     )
 
 
-def _places(ordinals: Ordinals, wanted: Ordinals) -> npt.NDArray[np.int64]:
-    """Positions of `wanted` rows inside the ascending `ordinals`, -1 where absent."""
-    at = np.minimum(np.searchsorted(ordinals, wanted), len(ordinals) - 1)
-    return np.where(ordinals[at] == wanted, at, -1).astype(np.int64)
+def _context(profile: Profile) -> bool:
+    return bool(
+        profile.previous_weight
+        or profile.next_weight
+        or profile.second_previous_weight
+        or profile.second_next_weight
+        or profile.answer_weight
+        or profile.role_next_weight
+    )
 
 
 def relevance(
-    pooled: Pool,
-    layers: dict[str, Candidates],
-    lexical: Scores,
-    cosine: Scores,
-    cover: float,
-    profile: Profile,
+    pooled: Pool, layers: dict[str, Candidates], found: Evidence, asked: Asked, profile: Profile
 ) -> dict[str, Scores]:
     """The addends of relevance for every row of the pool."""
     chosen = pooled.chosen
     parts: dict[str, Scores] = {}
-    best: float
-    shown: Scores
     if profile.fusion == "rrf":
         for name, weight in (("lexical", profile.lexical_weight), ("vector", profile.vector_weight)):
             if weight and name in layers:
@@ -87,23 +110,33 @@ def relevance(
                 ranked = Candidates(layers[name].ordinals, ranks)
                 parts[name] = _spread(pooled.ordinals, ranked)
         return parts
+    late = found.late
     if profile.lexical_weight:
-        best = lexical[chosen].max(initial=0.0)
-        parts["lexical"] = profile.lexical_weight * _scaled(lexical, best)
-    if profile.vector_weight:
-        if profile.fusion == "max":
-            best = cosine[chosen].max(initial=0.0)
-            shown = _scaled(cosine, best)
+        weight = profile.lexical_weight if late is None else profile.late_lexical_weight
+        parts["lexical"] = weight * _scaled(found.lexical, chosen)
+    if profile.vector_weight and profile.fusion == "max":
+        parts["vector"] = profile.vector_weight * _scaled(found.cosine, chosen)
+    elif profile.vector_weight:
+        scale = asked.cover * (SPREAD / asked.spread)
+        # The mean only sets the zero that a missing neighbour or session counts.
+        above = scale * (found.cosine - _mean(found.cosine[chosen]))
+        if late is None:
+            parts["vector"] = profile.vector_weight * above
         else:
-            # The mean only sets the zero that a missing neighbour or session counts.
-            # fsum is exact: numpy's own sum adds in an order that depends on the processor.
-            mean = math.fsum(cosine[chosen].tolist()) / max(len(chosen), 1)
-            shown = cover * (cosine - mean)
-        parts["vector"] = profile.vector_weight * shown
+            parts["vector"] = np.where(late.coded, profile.late_vector_weight, profile.vector_weight) * above
+            similar = np.zeros(len(pooled.ordinals))
+            similar[chosen[late.known]] = late.similarity - _mean(late.similarity)
+            parts["late"] = (profile.late_weight * asked.cover) * similar
     return parts
 
 
-def _scaled(values: Scores, best: float) -> Scores:
+def _mean(values: Scores) -> float:
+    return math.fsum(values.tolist()) / max(len(values), 1)
+
+
+def _scaled(values: Scores, chosen: npt.NDArray[np.int64]) -> Scores:
+    """Values by the best candidate's."""
+    best = values[chosen].max(initial=0.0)
     return np.maximum(values, 0.0) / best if best > 0 else np.zeros(len(values))
 
 
@@ -115,66 +148,52 @@ def _spread(ordinals: Ordinals, candidates: Candidates) -> Scores:
 
 def neighbours(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
     """What the turns around a candidate add to it; in logs with roles only the next turn does."""
-    index, chosen = view.index, pooled.chosen
-    rows = pooled.ordinals[chosen]
-
-    def score(places: npt.NDArray[np.int64]) -> Scores:
-        return np.where(places >= 0, base[places], 0.0)
-
-    def step(links: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        return np.where(places >= 0, links[places], -1)
-
-    previous, following = pooled.previous[chosen], pooled.next[chosen]
-    gate = np.minimum(1.0, profile.gate_tokens / np.maximum(index.tokens.view(view.rows)[rows], 1))
-    asked = np.where(previous >= 0, index.traits.view(view.rows)[pooled.ordinals[previous]] & TRAIT_ASKS, 0)
-    turn = (
-        profile.previous_weight * score(previous)
-        + profile.next_weight * score(following)
-        + profile.second_previous_weight * score(step(pooled.previous, previous))
-        + profile.second_next_weight * score(step(pooled.next, following))
-        + profile.answer_weight * asked * score(previous)
+    index, rows = view.index, view.rows
+    return _core.turn_terms(
+        pooled.ordinals,
+        pooled.chosen,
+        pooled.previous,
+        pooled.next,
+        base,
+        index.tokens.view(rows),
+        index.asks.view(rows),
+        index.has_role.view(rows),
+        previous_weight=profile.previous_weight,
+        next_weight=profile.next_weight,
+        second_previous_weight=profile.second_previous_weight,
+        second_next_weight=profile.second_next_weight,
+        answer_weight=profile.answer_weight,
+        role_next_weight=profile.role_next_weight,
+        gate=profile.gate_tokens,
     )
-    has_role = index.role.view(view.rows)[rows] > 0
-    out: Scores = gate * np.where(has_role, profile.role_next_weight * score(following), turn)
-    return out
 
 
 def session(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
     """The mean of the best candidates of each candidate's session, as if a session had at least `session_top`."""
-    out = np.zeros(len(pooled.chosen))
-    codes = view.index.session.view(view.rows)[pooled.ordinals[pooled.chosen]]
-    values = np.maximum(base[pooled.chosen], 0.0)
-    order = np.lexsort((-values, codes))
-    edges = np.flatnonzero(np.diff(codes[order], prepend=-2, append=-2))
-    for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        if codes[order[a]] < 0:
-            continue
-        total = 0.0
-        for value in values[order[a : min(b, a + profile.session_top)]].tolist():
-            total += value
-        out[order[a:b]] = profile.session_weight * (total / profile.session_top)
-    return out
+    return _core.session_terms(
+        pooled.ordinals,
+        pooled.chosen,
+        pooled.previous,
+        pooled.next,
+        base,
+        view.index.session.view(view.rows),
+        weight=profile.session_weight,
+        top=profile.session_top,
+    )
 
 
 def fuse(
     view: View,
     pooled: Pool,
     layers: dict[str, Candidates],
-    lexical: Scores,
-    cosine: Scores,
-    strength: Scores,
-    speaker: int,
-    cover: float,
+    found: Evidence,
+    asked: Asked,
     profile: Profile,
 ) -> Fused:
-    """Score the candidates of the pool.
-
-    lexical and cosine: exact scores of every row of the pool. strength: of the candidates. speaker: code of the
-    speaker that the query names, -1 for none. cover: share of the query that the encoder can read.
-    """
+    """Score the candidates of the pool."""
     index, chosen = view.index, pooled.chosen
     rows = pooled.ordinals[chosen]
-    everywhere = relevance(pooled, layers, lexical, cosine, cover, profile)
+    everywhere = relevance(pooled, layers, found, asked, profile)
     base = np.zeros(len(pooled.ordinals))
     for addend in everywhere.values():
         base = base + addend
@@ -183,20 +202,23 @@ def fuse(
         for name, weight in (("tags", profile.tag_weight), ("graph", profile.graph_weight)):
             if weight and name in layers:
                 parts[name] = weight * _spread(rows, layers[name])
-        if profile.previous_weight or profile.next_weight or profile.role_next_weight:
+        if _context(profile):
             parts["neighbours"] = neighbours(view, pooled, base, profile)
         if profile.session_weight:
             parts["session"] = session(view, pooled, base, profile)
-        if profile.speaker_weight and speaker >= 0:
-            parts["speaker"] = profile.speaker_weight * (index.speaker.view(view.rows)[rows] == speaker)
-        if profile.role_weight:
-            user = index.role.view(view.rows)[rows] == ROLES.index("user")
-            if user.any():
-                parts["role"] = profile.role_weight * user
+        if profile.speaker_weight and asked.speaker >= 0:
+            parts["speaker"] = profile.speaker_weight * (index.speaker.view(view.rows)[rows] == asked.speaker)
+        if profile.role_weight and not asked.assistant:
+            role = index.role.view(view.rows)[rows]
+            other = (role > 0) & (role != _USER)
+            if other.any():
+                parts["role"] = np.where(other, -profile.role_weight, 0.0)
+        if profile.time_weight and asked.times:
+            parts["time"] = np.where(in_times(view, rows, asked.times), profile.time_weight, 0.0)
         if profile.confidence_weight:
             parts["confidence"] = profile.confidence_weight * (index.confidence.view(view.rows)[rows] - 1.0)
-        if profile.strength_weight:
-            parts["strength"] = profile.strength_weight * strength
+        if profile.strength_weight and found.strength is not None:
+            parts["strength"] = profile.strength_weight * found.strength
     total = np.zeros(len(rows))
     for addend in parts.values():
         total = total + addend

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from twofold.index.tenant import VectorPart, View
 from twofold.retrieve.candidates import NOTHING, Candidates, Mask, Ordinals, Scores
-from twofold.retrieve.profile import Profile
+from twofold.retrieve.profile import SPREAD, Profile
 
 
 def search(
@@ -45,9 +45,13 @@ def scores(
     part: VectorPart | None,
     query: npt.NDArray[np.float32] | None,
     ordinals: Ordinals,
+    spread: float,
     profile: Profile,
 ) -> Scores:
-    """Exact cosines of given memories (their best window, less the penalty for having many); 0 without vectors."""
+    """Exact cosines of given memories (their best window, less the penalty for having many); 0 without vectors.
+
+    spread: of the encoder's unrelated cosines; the penalty is as large a part of it for every encoder.
+    """
     out: Scores = np.zeros(len(ordinals), np.float64)
     if part is None or query is None or len(part.ordinals) == 0 or len(ordinals) == 0:
         return out
@@ -64,7 +68,9 @@ def scores(
     found = part.index.scores(query, rows.astype(np.int64)).astype(np.float64)
     starts = np.concatenate(([0], np.cumsum(counts[has])[:-1]))
     best = np.maximum.reduceat(found, starts)
-    out[has] = best - profile.window_penalty * np.array([ln(n) for n in counts[has].tolist()])
+    out[has] = best - profile.window_penalty * (spread / SPREAD) * np.array(
+        [ln(n) for n in counts[has].tolist()]
+    )
     return out
 
 

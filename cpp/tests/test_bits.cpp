@@ -1,0 +1,80 @@
+#include <doctest/doctest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <stdexcept>
+
+#include "bits.hpp"
+#include "kernels/kernel.hpp"
+#include "twofold/bits.hpp"
+
+using namespace twofold;
+using Words = std::vector<std::uint64_t>;
+using Rows = std::vector<std::int64_t>;
+
+TEST_CASE("bits_maxsim takes the nearest code of each query code, weighted") {
+    const Words query{0, ~0ULL};           // two codes of 64 bits
+    const Words codes{0xFF, ~0ULL, 0x0F};  // 8, 64, 4 bits away from the first
+    const std::vector<double> weights{1.0, 3.0};
+    const Rows starts{0, 1, 3, 0};
+    const Rows stops{1, 3, 3, 3};
+    const auto out = bits_maxsim(query, weights, codes, 1, starts, stops);
+    REQUIRE(out.size() == 4);
+    CHECK(out[0] == (1.0 * (64 - 2 * 8) + 3.0 * (64 - 2 * 56)) / (64 * 4.0));
+    CHECK(out[1] == (1.0 * (64 - 2 * 4) + 3.0 * 64) / (64 * 4.0));
+    CHECK(out[2] == 0.0);
+    CHECK(out[3] == out[1]);
+    CHECK(bits_maxsim(query, std::vector<double>{0.0, 0.0}, codes, 1, starts, stops) ==
+          std::vector<double>(4, 0.0));
+    CHECK(bits_maxsim({}, {}, codes, 1, starts, stops) == std::vector<double>(4, 0.0));
+}
+
+TEST_CASE("every kernel counts the same bits") {
+    bits::Random random(7);
+    for (const std::size_t words : {1UL, 2UL, 6UL, 7UL, 12UL, 40UL}) {
+        Words codes(37 * words);
+        for (auto& word : codes) word = random.next() << 33 ^ random.next() << 11 ^ random.next();
+        for (std::size_t q = 0; q < 5; ++q) {
+            std::uint32_t expected = ~0U;
+            for (std::size_t t = 0; t < 37; ++t) {
+                std::uint32_t distance = 0;
+                for (std::size_t w = 0; w < words; ++w) {
+                    distance += static_cast<std::uint32_t>(
+                        std::popcount(codes[q * words + w] ^ ~codes[t * words + w]));
+                }
+                expected = std::min(expected, distance);
+            }
+            Words query(codes.begin() + static_cast<std::ptrdiff_t>(q * words),
+                        codes.begin() + static_cast<std::ptrdiff_t>((q + 1) * words));
+            for (auto& word : query) word = ~word;
+            for (const auto* level = kernels::supported(); *level != nullptr; ++level) {
+                CHECK((*level)->nearest_bits(query.data(), codes.data(), 37, words) == expected);
+            }
+        }
+    }
+}
+
+TEST_CASE("bits_maxsim refuses what does not fit") {
+    const Words one{0};
+    const std::vector<double> weight{1.0};
+    const Rows zero{0};
+    CHECK_THROWS_AS(bits_maxsim(one, weight, one, 0, zero, zero), std::invalid_argument);
+    CHECK_THROWS_AS(bits_maxsim(one, {}, one, 1, zero, zero), std::invalid_argument);
+    CHECK_THROWS_AS(bits_maxsim(one, weight, one, 1, zero, {}), std::invalid_argument);
+    CHECK_THROWS_AS(bits_maxsim(Words{0, 0}, weight, one, 2, zero, zero), std::invalid_argument);
+    CHECK_THROWS_AS(bits_maxsim(one, std::vector<double>{-1.0}, one, 1, zero, zero), std::invalid_argument);
+    CHECK_THROWS_AS(bits_maxsim(one, weight, one, 1, zero, zero, "none"), std::invalid_argument);
+    CHECK_THROWS_AS(bits_maxsim(one, weight, one, 1, zero, Rows{2}), std::out_of_range);
+    CHECK_THROWS_AS(bits_maxsim(one, weight, one, 1, Rows{1}, zero), std::out_of_range);
+    CHECK_THROWS_AS(bits_maxsim(one, weight, one, 1, Rows{-1}, zero), std::out_of_range);
+}
+
+TEST_CASE("rarity is BM25's") {
+    const auto out = rarity(Rows{0, 3, 20}, 10.0);
+    CHECK(std::abs(out[0] - std::log(1.0 + 10.5 / 0.5)) < 1e-15);
+    CHECK(std::abs(out[1] - std::log(1.0 + 7.5 / 3.5)) < 1e-15);
+    CHECK(std::abs(out[2] - std::log(1.0 + 0.5 / 10.5)) < 1e-15);
+    CHECK_THROWS_AS(rarity(Rows{-1}, 1.0), std::invalid_argument);
+    CHECK_THROWS_AS(rarity(Rows{1}, -1.0), std::invalid_argument);
+}

@@ -1,0 +1,102 @@
+"""Layer 3 for a store that searches vectors itself: its candidates, with their stored vectors, as a small part.
+
+The part holds every vector of the rows in it, so the layers above score, order and show them exactly as they do
+with all vectors in RAM. What may differ from a full scan is only which rows an approximate index proposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from twofold.index.tenant import VectorPart
+from twofold.model import Generation, Vectors
+from twofold.retrieve.candidates import Mask, Ordinals
+
+# Up to so many eligible rows are named to the server, which then scans exactly them. Above it, rows are as good
+# as everywhere, and an approximate index finds enough of them.
+NAMED: Final = 20_000
+MARGIN: Final = 32  # more than asked: the server's cosine differs from the core's in the last bits
+TRIES: Final = 4
+
+
+class Searching(Protocol):
+    """What a store offers that searches vectors itself."""
+
+    def nearest(
+        self,
+        tenant: str,
+        generation: int,
+        query: npt.NDArray[np.float32],
+        count: int,
+        ordinals: Sequence[int] | None = None,
+    ) -> list[int]:
+        """Ordinals of the nearest windows, nearest first, a row perhaps more than once."""
+        ...
+
+    def vectors_of(self, tenant: str, generation: int, ordinals: Sequence[int]) -> Vectors:
+        """As Store.vectors_of."""
+        ...
+
+
+def candidates(
+    store: Searching,
+    tenant: str,
+    generation: Generation,
+    mask: Mask,
+    query: npt.NDArray[np.float32],
+    depth: int,
+    *,
+    exact: bool = False,
+) -> VectorPart:
+    """The vectors of at least the `depth` nearest rows in `mask`, if there are that many.
+
+    exact: scan the rows of `mask` however many there are.
+    """
+    found = _found(store, tenant, generation.number, mask, query, depth + MARGIN, exact)
+    return part_of(store, tenant, generation, found)
+
+
+def part_of(store: Searching, tenant: str, generation: Generation, ordinals: Ordinals) -> VectorPart:
+    """A part of only these rows."""
+    part = VectorPart(generation)
+    part.add(store.vectors_of(tenant, generation.number, ordinals.tolist()))
+    part.one_per_row = False  # ordinals are not places in it, even where the first ones happen to be
+    return part
+
+
+def _found(
+    store: Searching,
+    tenant: str,
+    number: int,
+    mask: Mask,
+    query: npt.NDArray[np.float32],
+    depth: int,
+    exact: bool,
+) -> Ordinals:
+    eligible = np.flatnonzero(mask)
+    if len(eligible) <= depth:
+        return eligible
+    if not exact and len(eligible) > NAMED:
+        count = depth * max(1, round(len(mask) / len(eligible)))
+        for _ in range(TRIES):
+            rows = _distinct(store.nearest(tenant, number, query, count))
+            rows = rows[rows < len(mask)]  # others were recorded after what is being asked about
+            rows = rows[mask[rows]]
+            if len(rows) >= depth:
+                return rows
+            count *= 4
+    count = depth
+    while True:
+        listed = store.nearest(tenant, number, query, count, eligible.tolist())
+        rows = _distinct(listed)
+        if len(rows) >= depth or len(listed) < count:  # windows of one row crowd others out of a short list
+            return rows
+        count *= 2
+
+
+def _distinct(listed: Sequence[Any]) -> Ordinals:
+    return np.unique(np.array(listed, np.int64))
