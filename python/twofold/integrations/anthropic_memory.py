@@ -187,8 +187,9 @@ class TwofoldMemoryTool(BetaAbstractMemoryTool):
             namespace=self._namespace,
             source_id=path,
             metadata=metadata,
-            # Two files may say the same: the session keeps them from being merged as duplicates.
-            session_id=f"{kind}:{path}",
+            # Two files may say the same, also after one of them moved: a key of its own keeps each from being
+            # merged as a duplicate.
+            key=f"{kind} {self._mem._vault.entropy(8).hex()}",
         )
 
     def _rewrite(self, memory: Memory, text: str) -> None:
