@@ -200,6 +200,11 @@ class Principal:
         return any(g.read_only for g in self.grants)
 
     @property
+    def is_narrowed(self) -> bool:
+        """Whether a grant limits this handle to some namespaces."""
+        return any(g.namespaces is not None for g in self.grants)
+
+    @property
     def default_type(self) -> str:
         role = self.role
         return "fact" if role is None else ROLE_TABLE[role].default_type
@@ -208,6 +213,8 @@ class Principal:
         """Whether every grant allows the action (OWNER_ACTIONS: only the owner's handle)."""
         if action in OWNER_ACTIONS:
             return self.is_owner
+        if action == "keep":
+            return not self.read_only
         return all(g.may(action) for g in self.grants)
 
     def reads(self, namespace: str) -> bool:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from twofold import audit
+from twofold import audit, text
 from twofold.access import Principal
 from twofold.errors import InvalidInput, NotFound
 from twofold.ledger import Ledger
-from twofold.model import Kind, Row
+from twofold.model import Event, Kind, Row
 from twofold.remember import demand, find
 from twofold.vault import Vault, Writer
 
@@ -121,18 +121,41 @@ def receipts_naming(vault: Vault, tenant: str, rows: list[Row]) -> list[tuple[st
     """Kept receipts that answered with one of these rows or whose question shares text with one: (id, redacted)."""
     ids = {r.id for r in rows}
     contents = [r.content.strip() for r in rows]
+    gone = {r.ordinal for r in rows}
+    words = {w for r in rows for w in words_of(r)}
+    # Words that others use too say nothing about what is erased; those that only it had do.
+    for other in all_rows(vault, tenant, vault.store.head(tenant).rows) if words else ():
+        if other.ordinal not in gone and not other.erased:
+            words -= words_of(other)
     out = []
     for receipt_id, seq in vault.store.receipts(tenant):
-        text = vault.store.receipt(tenant, receipt_id)
-        body = json.loads(text) if text else {}
+        body = json.loads(vault.store.receipt(tenant, receipt_id) or "{}")
         if body.get("erased"):
             continue
         question = body.get("query", "")
         shares = any(question in c or c in question for c in contents)
+        asked = " ".join([question, audit.canonical(body.get("filters", {}))])
+        shares = shares or not words.isdisjoint({*body.get("terms", ()), *text.terms(asked)})
         if shares or ids.intersection(a[0] for a in body.get("answer", ())):
             kept = {k: body[k] for k in ("id", "seq", "tenant", "agent_id", "namespaces", "now", "algorithm")}
             out.append((receipt_id, audit.canonical({**kept, "seq": seq, "erased": True})))
     return out
+
+
+def quotes(event: Event, ordinals: set[int], ids: set[str], receipts: set[str]) -> bool:
+    """Whether an event holds or commits to content of these rows: what added them, flags, relations, receipts."""
+    if event.kind in (Kind.ADD, Kind.UPDATE, Kind.FLAG):
+        return event.ordinal in ordinals
+    if event.kind == Kind.LINK:
+        payload = json.loads(event.payload)
+        return not ids.isdisjoint((payload["a"], payload["b"]))
+    return event.kind == Kind.RECEIPT and json.loads(event.payload)["id"] in receipts
+
+
+def words_of(row: Row) -> set[str]:
+    """The lexemes of a row, and the words of what else could name it in a question or a filter."""
+    named = (*row.entities, row.key, row.speaker, row.session_id, row.source_id)
+    return {*json.loads(row.lexemes), *text.terms(" ".join(n for n in named if n))}
 
 
 def apply(writer: Writer, rows: list[Row], reason: str) -> Erasure:
@@ -142,13 +165,8 @@ def apply(writer: Writer, rows: list[Row], reason: str) -> Erasure:
     gone = set(ordinals)
     redacted = receipts_naming(vault, tenant, rows)
     named = {i for i, _ in redacted}
-    quoting = (Kind.ADD, Kind.UPDATE, Kind.FLAG)
-    blank: list[int] = []
-    for event in vault.store.events(tenant):
-        if (event.kind in quoting and event.ordinal in gone) or (
-            event.kind == Kind.RECEIPT and event.payload and json.loads(event.payload)["id"] in named
-        ):
-            blank.append(event.seq)
+    ids = {r.id for r in rows}
+    blank = [e.seq for e in vault.store.events(tenant) if e.payload and quotes(e, gone, ids, named)]
     event = writer.event(
         Kind.ERASE,
         payload={

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from twofold import audit
 from twofold.access import Principal
 from twofold.clock import iso
 from twofold.errors import NotFound
@@ -82,9 +84,29 @@ def why(vault: Vault, principal: Principal, memory_id: str) -> Why:
         if not ordinals:
             raise NotFound(f"no memory {memory_id!r} in this handle's scope")
         versions = memories(vault, principal.tenant, index.view(), ordinals, vault.now())
-    mine = set(ordinals)
-    events = [e for e in vault.store.events(principal.tenant) if e.ordinal in mine]
-    return Why(versions, [event_json(e) for e in events])
+        reach, rows = reader(principal, EVERYTHING), index.rows
+
+        def seen(other: str | None) -> bool:
+            return other is None or bool(versions_visible(index, reach, other, rows))
+
+        events = [e for e in vault.store.events(principal.tenant) if e.seq <= index.seq]
+        told = [t for e in events if (t := told_of(e, memory_id, set(ordinals), seen)) is not None]
+    return Why(versions, [event_json(e) for e in told])
+
+
+def told_of(
+    event: Event, memory_id: str, ordinals: set[int], seen: Callable[[str | None], bool]
+) -> Event | None:
+    """An event about a memory as a reader may be told it; other memories in it only where `seen` allows."""
+    payload = json.loads(event.payload) if event.payload else {}
+    if event.kind == Kind.LINK:
+        ends = {payload.get("a"), payload.get("b")}
+        return event if memory_id in ends and all(seen(one) for one in ends) else None
+    if event.ordinal not in ordinals:
+        return None
+    if not seen(payload.get("by")):
+        return event._replace(payload=audit.canonical({**payload, "by": None}))
+    return event
 
 
 _WHAT = {

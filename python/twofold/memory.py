@@ -419,6 +419,8 @@ class AgentMemory:
         Raises InvalidInput, BudgetError, PermissionDenied, EmbedderMismatch.
         """
         started = monotonic()
+        if keep:
+            remember.demand(self._principal, "keep", "a receipt")
         asked = query.prepare(
             self._vault,
             self._principal,
@@ -537,9 +539,8 @@ class AgentMemory:
 
     @audited
     def receipts(self) -> list[tuple[str, int]]:
-        """(id, seq) of the kept receipts of this tenant."""
-        remember.demand(self._principal, "audit", "the kept receipts")
-        return self._vault.store.receipts(self.tenant)
+        """(id, seq) of the kept receipts of this tenant, as far as this handle might have asked for them."""
+        return replay.receipts(self._vault, self._principal)
 
     def _when(self, as_of: Instant | None, known_at: Instant | None) -> When:
         return When(

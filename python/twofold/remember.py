@@ -339,7 +339,7 @@ def duplicate_of(principal: Principal, ledger: Ledger, draft: Draft) -> Known | 
     """The row that already says this, if there is one.
 
     It is known and valid now, visible to the writer, and equal in tenant, namespace, visibility (author too if
-    private), key, speaker, session, event date, valid_from and content.
+    private), type, key, speaker, session, event date, valid_from and content.
     """
     if draft.supersedes or draft.valid_to is not None:
         return None
@@ -356,6 +356,7 @@ def duplicate_of(principal: Principal, ledger: Ledger, draft: Draft) -> Known | 
             and known.valid_to == OPEN
             and known.visibility == draft.visibility
             and (known.visibility != Visibility.PRIVATE or known.agent_id == principal.agent_id)
+            and known.memory_type == draft.memory_type
             and known.key == draft.key
             and known.speaker == draft.speaker
             and known.session_id == draft.session_id
@@ -504,6 +505,7 @@ def supersessions(
             )
         if known.closed:
             raise InvalidInput(f"{old_id!r} is forgotten and cannot be superseded; restore it first")
+        check_successor(known, draft.namespace, draft.visibility, principal.agent_id)
         if known.ordinal not in taken:
             taken.add(known.ordinal)
             at = max(start, known.valid_from)
@@ -529,6 +531,27 @@ def supersessions(
             if not k.closed and k.valid_to == OPEN and sees(principal, k)
         ]
     return decisions
+
+
+def hides(known: Known, visibility: str, agent_id: str) -> bool:
+    """Whether some who see a row would not see one of this visibility by this agent."""
+    widths = list(Visibility)
+    wider = widths.index(Visibility(known.visibility)) < widths.index(Visibility(visibility))
+    return wider or (visibility == Visibility.PRIVATE and known.agent_id != agent_id)
+
+
+def check_successor(old: Known, namespace: str, visibility: str, agent_id: str) -> None:
+    """InvalidInput when a memory of this namespace, visibility and author cannot take the old one's place."""
+    if old.namespace != namespace:
+        raise InvalidInput(
+            f"supersession works within one namespace; {old.id!r} is in {old.namespace!r}, "
+            f"the newer memory in {namespace!r}"
+        )
+    if hides(old, visibility, agent_id):
+        raise InvalidInput(
+            f"{old.id!r} is visible to more readers than the newer memory, who would be left with neither; "
+            "make the newer one as visible, or forget the older one"
+        )
 
 
 def frame_name(frame: frames.Frame) -> str:
@@ -564,6 +587,8 @@ def by_time(
         objection = None
         if not may_close(principal, known):
             objection = "the writer may not supersede it"
+        elif hides(known, draft.visibility, principal.agent_id):
+            objection = "it is visible to more readers than the newer one"
         elif rule == "frame" and known.pinned:
             objection = "it is pinned"
         elif rule == "frame" and known.confidence > draft.confidence:
@@ -594,13 +619,16 @@ def apply_decision(writer: Writer, ledger: Ledger, decision: Decision) -> None:
     )
 
 
-def end(writer: Writer, known: Known, at: int, by: str | None, rule: str, reason: str) -> None:
-    """End a row's valid time at `at`."""
+def end(
+    writer: Writer, known: Known, at: int, by: str | None, rule: str, reason: str, *, alone: bool = False
+) -> None:
+    """End a row's valid time at `at`. alone: no other event of the commit counts as the agent's write."""
+    payload = {"at": at, "by": by, "rule": rule, "reason": reason}
     writer.event(
         Kind.SUPERSEDE,
         namespace=known.namespace,
         ordinal=known.ordinal,
-        payload={"at": at, "by": by, "rule": rule, "reason": reason},
+        payload=payload | {"alone": True} if alone else payload,
     )
     known.valid_to = min(known.valid_to, at)
 
@@ -806,11 +834,7 @@ def supersede(
         old, new = find(principal, ledger, old_id), find(principal, ledger, new_id)
         if old.id == new.id:
             raise InvalidInput("a memory cannot supersede itself; use update to correct it")
-        if old.namespace != new.namespace:
-            raise InvalidInput(
-                f"supersession works within one namespace; {old_id!r} is in {old.namespace!r}, "
-                f"{new_id!r} in {new.namespace!r}"
-            )
+        check_successor(old, new.namespace, new.visibility, new.agent_id)
         if not may_close(principal, old):
             raise PermissionDenied(
                 f"agent {principal.agent_id!r} (role {principal.role_name}) may not supersede {old_id!r}"
@@ -830,7 +854,8 @@ def supersede(
         ledger = Ledger(writer.index)
         decision = decide(ledger)
         check_quota(writer)
-        apply_decision(writer, ledger, decision)
+        old = ledger.known(decision.old_ordinal)
+        end(writer, old, decision.at, decision.new_id, decision.rule, decision.reason, alone=True)
     return decision
 
 

@@ -11,6 +11,7 @@ from twofold.access import Principal, any_match
 from twofold.errors import NotFound, PermissionDenied, ReplayUnsupported
 from twofold.recall import Recall, recall_at
 from twofold.receipt import Receipt, StoredReceipt, algorithm, stored
+from twofold.remember import demand
 from twofold.vault import Vault
 
 
@@ -50,6 +51,20 @@ def replay(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, A
     if not (principal.may("audit") and isinstance(receipt, str)):
         raise PermissionDenied("the receipt was asked by a handle that may read more than this one")
     return replace(found, recall=None)
+
+
+def receipts(vault: Vault, principal: Principal) -> list[tuple[str, int]]:
+    """(id, seq) of the kept receipts; for a handle narrowed to namespaces those asked within its reach."""
+    demand(principal, "audit", "the kept receipts")
+    found = vault.store.receipts(principal.tenant)
+    if not principal.is_narrowed:
+        return found
+    bodies = ((one, json.loads(vault.store.receipt(principal.tenant, one[0]) or "{}")) for one in found)
+    return [
+        one
+        for one, body in bodies
+        if not body.get("erased") and stored(body).principal.reads_within(principal)
+    ]
 
 
 def body_of(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, Any] | str) -> dict[str, Any]:

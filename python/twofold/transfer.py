@@ -16,12 +16,13 @@ import numpy as np
 
 from twofold import audit, lookup, remember
 from twofold.access import Principal
-from twofold.clock import from_us, iso, to_us
+from twofold.clock import OPEN, from_us, iso, to_us
 from twofold.errors import InvalidInput, NotFound
 from twofold.index.filters import Filters
-from twofold.model import Batch, Event, Generation, Memory, Row, Vectors
+from twofold.index.tenant import TenantIndex
+from twofold.model import Batch, Changes, Event, Generation, Head, Memory, Row, Vectors
 from twofold.progress import Progress
-from twofold.vault import Vault
+from twofold.vault import Vault, index_row
 
 FORMAT: Final = "twofold-export"
 VERSION: Final = 1
@@ -211,8 +212,7 @@ def _import_log(
     vectors: dict[int, list[list[Any]]] = {}
     for line in lines:
         if "event" in line:
-            e = line["event"]
-            batch.events.append(Event._make([*e[:8], *(bytes.fromhex(x) for x in e[8:11])]))
+            batch.events.append(_event(line["event"]))
         elif "row" in line:
             batch.rows.append(_row(line["row"]))
         elif "vector" in line:
@@ -259,13 +259,20 @@ def _import_memories(
 ) -> ImportReport:
     """Add an export's memories to a tenant that has some already. Exact duplicates are merged."""
     items: list[dict[str, Any]] = []
+    log = Changes(Head(), [], [], [], [])
+    rows: list[Row] = []
     for line in lines:
         if "memory" in line:
             items.append(_item(line["memory"]))
+        elif "event" in line:
+            log.events.append(_event(line["event"]))
         elif "row" in line:
-            row = _row(line["row"])
-            if not row.erased:
-                items.append(_row_item(row))
+            rows.append(_row(line["row"]))
+            log.rows.append(index_row(rows[-1]))
+    # The rows say what was ever told; what of it still stands, and until when, is in the log.
+    known = TenantIndex(principal.tenant)
+    known.apply(log)
+    items += [_row_item(row, int(known.valid_to[row.ordinal])) for row in rows if known.live(row.ordinal)]
     if dry_run:
         return ImportReport(len(items), 0, False, False)
     for chunk, done in chunks(items, CHUNK, progress):
@@ -277,6 +284,10 @@ def _import_memories(
 _COPIED: Final = (
     "content memory_type namespace tags entities key confidence pinned speaker visibility source_id session_id"
 ).split()
+
+
+def _event(values: list[Any]) -> Event:
+    return Event._make([*values[:8], *(bytes.fromhex(x) for x in values[8:11])])
 
 
 def _row(values: list[Any]) -> Row:
@@ -293,10 +304,11 @@ def _item(memory: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _row_item(row: Row) -> dict[str, Any]:
+def _row_item(row: Row, valid_to: int) -> dict[str, Any]:
     item = {name: getattr(row, name) for name in _COPIED}
     return item | {
         "metadata": json.loads(row.metadata),
         "event_date": None if row.event_at is None else from_us(row.event_at),
         "valid_from": from_us(row.valid_from),
+        "valid_to": None if valid_to == OPEN else from_us(valid_to),
     }

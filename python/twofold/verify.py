@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -133,9 +134,13 @@ def broken_generation(
 
 
 def audit_log(vault: Vault, principal: Principal, after: int, limit: int | None) -> list[dict[str, Any]]:
-    """The log as JSON values."""
+    """The log as JSON values; for a handle narrowed to namespaces, what happened in them."""
     demand(principal, "audit", "the log")
-    return [event_json(e) for e in vault.store.events(principal.tenant, after, limit)]
+    if not principal.is_narrowed:
+        return [event_json(e) for e in vault.store.events(principal.tenant, after, limit)]
+    events = vault.store.events(principal.tenant, after)
+    mine = (e for e in events if e.namespace is not None and principal.reads(e.namespace))
+    return [event_json(e) for e in itertools.islice(mine, limit)]
 
 
 def health(vault: Vault, principal: Principal) -> dict[str, Any]:
@@ -154,7 +159,9 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
             or f"{index.rows} rows at seq {index.seq}, equal to the rows stored",
         }
     )
-    checks.append({"name": "index file", "ok": True, "detail": vault.cache_state.get(principal.tenant, "none")})
+    checks.append(
+        {"name": "index file", "ok": True, "detail": vault.cache_state.get(principal.tenant, "none")}
+    )
     checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()}, can run {kernels()}"})
     generation = index.current_generation()
     if vault.embedder is None:

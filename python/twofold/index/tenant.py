@@ -372,6 +372,8 @@ class TenantIndex:
             self._close(
                 Closing(event.seq, event.ordinal, "valid", data["at"], data["by"], kind, data["rule"])
             )
+            if data.get("alone"):
+                self.writes_by_agent[event.agent_id] = self.writes_by_agent.get(event.agent_id, 0) + 1
         elif kind in (Kind.FORGET, Kind.ARCHIVE):
             assert event.ordinal is not None
             self._close(
