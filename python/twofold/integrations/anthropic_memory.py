@@ -134,10 +134,15 @@ class TwofoldMemoryTool(BetaAbstractMemoryTool):
             tree = self._tree()
             if not new or new in tree:
                 raise ToolError(f"The destination {command.new_path} already exists")
-            self._make_folders(tree, new)
-            tree = self._tree()
+            parent = tree.get(posixpath.dirname(new))
+            blocked = parent is not None and parent.memory_type == FILE
+            if not blocked:
+                self._make_folders(tree, new)
+                tree = self._tree()
             if old not in tree:
                 raise ToolError(f"The path {command.old_path} does not exist")
+            if blocked:
+                raise ToolError(f"{posixpath.dirname(command.new_path)} is a file, not a directory")
             if new.startswith(f"{old}/"):
                 raise ToolError(f"Cannot move {command.old_path} into itself")
             for path, memory in _under(tree, old).items():
