@@ -8,6 +8,7 @@ from twofold import errors
 from twofold._core import __version__
 
 if TYPE_CHECKING:
+    from twofold.aio import AsyncAgentMemory
     from twofold.clock import ManualClock, SystemClock
     from twofold.config import Config
     from twofold.decay import DecayPolicy
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "AgentMemory": "memory",
+    "AsyncAgentMemory": "aio",
     "Config": "config",
     "DecayPolicy": "decay",
     "Filters": "index.filters",
@@ -38,6 +40,7 @@ _HOME = {
 
 __all__ = [
     "AgentMemory",
+    "AsyncAgentMemory",
     "Config",
     "DecayPolicy",
     "Filters",

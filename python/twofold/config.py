@@ -133,3 +133,8 @@ def _parse(name: str, text: str) -> Any:
     if name == "embedder" and text.lower() == "none":
         return None
     return text
+
+
+def server_key(environ: Mapping[str, str] | None = None) -> str | None:
+    """The key a client presents when none is given: $TWOFOLD_KEY."""
+    return (os.environ if environ is None else environ).get("TWOFOLD_KEY") or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -74,6 +75,14 @@ class AgentMemory:
     >>> mem.close()
     """
 
+    def __new__(cls, path: str | Path = "./store", *args: Any, **options: Any) -> Self:
+        """A handle; for the address of a server ("http://...", key=...), a client with the same methods."""
+        if cls is AgentMemory and isinstance(path, str) and path.startswith(("http://", "https://")):
+            # By dotted name: the client lies above this module.
+            connect = importlib.import_module("twofold.serve.client").connect
+            return connect(path, *args, **options)  # type: ignore[no-any-return]
+        return object.__new__(cls)
+
     def __init__(
         self,
         path: str | Path = "./store",
@@ -93,7 +102,7 @@ class AgentMemory:
     ) -> None:
         """Open or create a store.
 
-        path: a folder (SQLite inside), ":memory:", or an address such as "postgresql://...".
+        path: a folder (SQLite inside), ":memory:", or an address: "postgresql://...", "http://..." with key=.
         embedder: None for words and relations only; left out, the setting `embedder` ("auto": the local MiniLM).
         clock, ids, entropy: sources of time, ids and salts, for tests and replays.
         admin: `as_agent` may then name other tenants. settings: fields of `Config`.
@@ -102,8 +111,6 @@ class AgentMemory:
         self.config = config if isinstance(config, Config) else Config.load(config, **settings)
         if isinstance(config, Config) and settings:
             raise InvalidInput("give either config= or single settings, not both")
-        if isinstance(path, str) and path.startswith(("http://", "https://")):
-            raise InvalidInput("for a server use twofold.serve.client.TwofoldClient, or twofold.connect(url)")
         tenant, namespace = check_name(tenant, "tenant"), check_name(namespace, "namespace")
         chosen = self.config.embedder if embedder == "default" else embedder
         opened = open_embedder(chosen) if chosen is None or isinstance(chosen, str) else chosen
