@@ -107,4 +107,4 @@ def query_codes(text: str, found: TokenCodes) -> QueryCodes:
         inside = [text[a:b] for a, b in words if a <= start < b]
         around.append(inside[0] if inside else text[start:stop])
     bits = np.ascontiguousarray(found.bits[kept])
-    return QueryCodes(bits.view(np.uint64).reshape(len(kept), -1), tuple(around))
+    return QueryCodes(bits.view(np.uint64).reshape(len(kept), found.bits.shape[1] // 8), tuple(around))
