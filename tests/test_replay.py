@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from twofold import AgentMemory, Role, _core, errors, recall
+from twofold import AgentMemory, Role, _core, errors
 from twofold.clock import ManualClock, from_us, to_us
 from twofold.embed import open_embedder
+from twofold.embed.codes import TokenCodes, sign_bits
 from twofold.index.tenant import TenantIndex, View
 from twofold.replay import Replay
-from twofold.retrieve import graph
+from twofold.retrieve import graph, question
 from twofold.vault import IdSource
 
 START = "2026-01-05T08:00:00Z"
@@ -35,9 +36,10 @@ TYPES = ["fact", "fact", "observation", "interaction", "decision", "event"]
 
 
 class Windowed:
-    """The hashing embedder with a short window, so that long memories own several vectors."""
+    """The hashing embedder with a short window, so that long memories own several vectors, and token codes."""
 
     max_tokens = 24
+    token_codes = True
 
     def __init__(self, dimension: int) -> None:
         self._inner: Any = open_embedder(f"hashing:{dimension}")
@@ -47,6 +49,16 @@ class Windowed:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
+
+    def _codes(self, text: str) -> TokenCodes:
+        spans = self._inner.token_spans(text)
+        return TokenCodes(sign_bits(self._inner.embed_documents([text[a:b] for a, b in spans])), spans)
+
+    def embed_documents_with_codes(self, texts: list[str]) -> tuple[Any, list[TokenCodes]]:
+        return self._inner.embed_documents(texts), [self._codes(text) for text in texts]
+
+    def embed_query_with_codes(self, text: str) -> tuple[Any, TokenCodes]:
+        return self._inner.embed_query(text), self._codes(text)
 
 
 def opened(path: Path | str, clock: Any, embedder: Any = None) -> AgentMemory:
@@ -214,7 +226,7 @@ class History:
         assert self.mem.gc(dry_run=False).candidates, "the history never lets anything fade"
 
     def reembed(self, progress: float) -> None:
-        self.mem.reembed(Windowed(96))
+        self.mem.reembed(Windowed(128))
 
     def ask(self, progress: float) -> None:
         handle = self.pick(self.handles)
@@ -423,13 +435,13 @@ def every_name(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_speaker(patch: pytest.MonkeyPatch) -> None:
-    real = recall.speaker_named
+    real = question.speaker_named
 
-    def named(view: View, scope: Any, question: str) -> int:
+    def named(view: View, scope: Any, asked: str) -> int:
         head = view.index.view()
-        return real(head, np.ones(head.rows, np.bool_), question)
+        return real(head, np.ones(head.rows, np.bool_), asked)
 
-    patch.setattr(recall, "speaker_named", named)
+    patch.setattr(question, "speaker_named", named)
 
 
 MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {

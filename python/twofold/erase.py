@@ -41,7 +41,7 @@ def erase(vault: Vault, principal: Principal, memory_id: str, reason: str) -> Er
         if not any(r.id == known.id for r in chosen):
             raise NotFound(f"{memory_id!r} is erased already")
         result = apply(writer, wanted, reason)
-    vault.query_cache.clear()
+    vault.queries(principal.tenant).clear()
     vault.drop_cache(principal.tenant)
     vault.store.scrub()
     return result
@@ -95,7 +95,7 @@ def erase_where(
         if not chosen:
             return Erasure((), 0, (), False)
         result = apply(writer, chosen, reason)
-    vault.query_cache.clear()
+    vault.queries(principal.tenant).clear()
     vault.drop_cache(principal.tenant)
     vault.store.scrub()
     return result

@@ -233,10 +233,9 @@ def reembed(
             Generation(number, embedder.fingerprint, embedder.dimension, event.seq)
         )
         # The commit reloads the view, which must be read with the new embedder from then on.
-        vault.embedder = embedder
+        vault.use_embedder(tenant, embedder)
         rows = writer.next_ordinal
     bar.close()
-    vault.query_cache.clear()
     return ReembedReport(number, embedder.fingerprint, rows, vectors)
 
 

@@ -20,7 +20,7 @@ from twofold.access import ROLE_TABLE, Grant, Principal, check_name, check_patte
 from twofold.clock import Clock, SystemClock, monotonic, to_us
 from twofold.config import Config
 from twofold.decay import DecayPolicy
-from twofold.embed import Embedder, QueryCache, open_embedder
+from twofold.embed import Embedder, open_embedder
 from twofold.errors import InvalidInput, PermissionDenied, StoreError
 from twofold.index.filters import Filters
 from twofold.lookup import When
@@ -126,7 +126,7 @@ class AgentMemory:
             clock or SystemClock(),
             decay or POLICIES[self.config.decay](),
             counter(self.config.token_counter),
-            QueryCache(self.config.query_cache),
+            self.config.query_cache,
             ids=ids,
             **options,
         )
@@ -166,7 +166,7 @@ class AgentMemory:
     @property
     def embedder(self) -> Embedder | None:
         """The embedder of this handle."""
-        return self._vault.embedder
+        return self._vault.embedder_of(self.tenant)
 
     @property
     def clock(self) -> Clock:
@@ -452,7 +452,7 @@ class AgentMemory:
             self._vault.note_access(self.tenant, ordinals, min(asked.now, self._vault.now()))
         if keep or self.config.log_recalls:
             keeping.keep_receipt(self._vault, self._principal, found.receipt)
-        self._vault.latency.note(1000.0 * (monotonic() - started), self.config.l2_target_ms)
+        self._vault.latency(self.tenant).note(1000.0 * (monotonic() - started), self.config.l2_target_ms)
         return found
 
     def recall_as_context(self, query_text: str, budget: int = 2000, **options: Any) -> str:

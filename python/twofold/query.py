@@ -107,6 +107,7 @@ def prepare(
         if budget < 0:
             raise BudgetError(f"budget must not be negative, not {budget}")
     chosen = profile_of(profile)
+    embedder = vault.embedder_of(principal.tenant)
     as_of_us, known_at_us = optional_instant(as_of, "as_of"), optional_instant(known_at, "known_at")
     terms = tuple(text.terms(query, query=True))
     generation, query_vector, codes = _vector(vault, principal, query, vector, chosen)
@@ -114,8 +115,8 @@ def prepare(
         text=query,
         terms=terms,
         vector=query_vector,
-        cover=1.0 if vector is not None else cover(query, vault.embedder),
-        spread=float(getattr(vault.embedder, "cosine_spread", SPREAD)),
+        cover=1.0 if vector is not None else cover(query, embedder),
+        spread=float(getattr(embedder, "cosine_spread", SPREAD)),
         tokens=None if codes is None else tokens_of(codes, terms),
         generation=generation,
         k=whole(k, "k", 1, MAX_K),
@@ -143,9 +144,10 @@ def _vector(
         return None, None, None
     if given is not None:
         return generation.number, unit_vector(given, generation.dimension, "vector"), None
-    if vault.embedder is None:
+    embedder = vault.embedder_of(principal.tenant)
+    if embedder is None:
         return None, None, None
-    vector, codes = vault.query_cache.embed_query_with_codes(vault.embedder, query)
+    vector, codes = vault.queries(principal.tenant).embed_query_with_codes(embedder, query)
     return generation.number, vector, codes
 
 

@@ -139,9 +139,9 @@ def recall_at(
         scope = index.scope_mask(reach, view.rows)
         eligible, faded = eligible_rows(policy, index, view, scope, query)
         part = vector_part(vault, index, query)
-        skipped = (
-            {} if part is not None and query.vector is not None else {"vector": why_no_vector(vault, part)}
-        )
+        skipped = {}
+        if part is None or query.vector is None:
+            skipped["vector"] = why_no_vector(vault, principal.tenant, part)
 
         # [1] lexical, [2] graph, [3] vector
         found = {
@@ -254,8 +254,8 @@ def vector_part(vault: Vault, index: TenantIndex, query: Query) -> VectorPart | 
     return index.vectors[query.generation]
 
 
-def why_no_vector(vault: Vault, part: VectorPart | None) -> str:
-    if vault.embedder is None:
+def why_no_vector(vault: Vault, tenant: str, part: VectorPart | None) -> str:
+    if vault.embedder_of(tenant) is None:
         return "no embedder: this handle was opened with embedder=None"
     return "no vectors in this store yet" if part is None else "no query vector"
 
@@ -333,11 +333,12 @@ def make_receipt(
     principal: Principal, view: View, query: Query, hits: list[Hit], vault: Vault, policy: decay.DecayPolicy
 ) -> Receipt:
     """What is needed to evaluate this recall again, and what it answered."""
+    embedder = vault.embedder_of(principal.tenant)
     return Receipt(
         query=query,
         principal=principal,
         seq=view.seq,
-        embedder=None if vault.embedder is None or query.vector is None else vault.embedder.fingerprint,
+        embedder=None if embedder is None or query.vector is None else embedder.fingerprint,
         policy=policy,
         answer=[(h.memory.id, h.memory.version, h.memory.ordinal, score_bits(h.score)) for h in hits],
         packed=[(h.memory, h.span) for h in hits],

@@ -214,7 +214,7 @@ def validate(vault: Vault, principal: Principal, namespace: str, item: Mapping[s
     )
     analyse(vault, draft)
     if item.get("vector") is not None:
-        draft.data = given_vector(vault, item["vector"])
+        draft.data = given_vector(vault, principal.tenant, item["vector"])
         draft.spans = [(0, len(content))]
     return draft
 
@@ -400,7 +400,7 @@ def merge(writer: Writer, ledger: Ledger, twin: Known, draft: Draft) -> Stored:
 
 def embed(vault: Vault, principal: Principal, drafts: Sequence[Draft]) -> None:
     """Give every draft its windows and vectors. Long texts are split, nothing is cut off."""
-    embedder = vault.embedder
+    embedder = vault.embedder_of(principal.tenant)
     if embedder is None:
         return
     vault.check_embedder(vault.index(principal.tenant))
@@ -473,11 +473,12 @@ _MONTHS: Final = (
 ).split()
 
 
-def given_vector(vault: Vault, value: Any) -> npt.NDArray[np.float32]:
+def given_vector(vault: Vault, tenant: str, value: Any) -> npt.NDArray[np.float32]:
     """A vector supplied by the caller instead of the embedder's; float32 (1, dim)."""
-    if vault.embedder is None:
+    embedder = vault.embedder_of(tenant)
+    if embedder is None:
         raise InvalidInput("vector= needs a handle with an embedder, whose dimension and fingerprint it has")
-    return unit_vector(value, vault.embedder.dimension, "vector")[None, :]
+    return unit_vector(value, embedder.dimension, "vector")[None, :]
 
 
 # -- supersede --------------------------------------------------------------------------------------

@@ -244,7 +244,7 @@ def _import_log(
         if tx.head.seq != 0:
             raise InvalidInput("another process wrote to this tenant meanwhile; the import needs it empty")
         tx.apply(batch)
-    if vault.embedder is not None and batch.generations:
+    if vault.embedder_of(principal.tenant) is not None and batch.generations:
         vault.check_embedder(vault.index(principal.tenant))
     return report
 

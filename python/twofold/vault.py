@@ -19,6 +19,7 @@ from twofold import audit, entities, text
 from twofold.access import Principal
 from twofold.clock import Clock, to_us
 from twofold.decay import DecayPolicy
+from twofold.embed.cache import QueryCache
 from twofold.errors import EmbedderMismatch, InvalidInput
 from twofold.index import __version__, cache
 from twofold.index.tenant import TenantIndex
@@ -27,7 +28,6 @@ from twofold.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from twofold.embed.base import Embedder
-    from twofold.embed.cache import QueryCache
     from twofold.stores.base import Store, Transaction
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -87,7 +87,7 @@ class Vault:
         clock: Clock,
         policy: DecayPolicy,
         counter: TokenCounter,
-        query_cache: QueryCache,
+        query_cache: int,
         *,
         ids: Callable[[int], str] | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
@@ -97,12 +97,15 @@ class Vault:
         self.clock = clock
         self.policy = policy
         self.counter = counter
-        self.query_cache = query_cache
+        self._cache_size = query_cache
         self.entropy = entropy
         self.ids = ids or IdSource(entropy)
         self.auto_supersede = True
-        self.latency = Latency()
         self._indexes: dict[str, TenantIndex] = {}
+        # Per tenant, so that none can tell from a count or a delay what another asked.
+        self._caches: dict[str, QueryCache] = {}
+        self._latencies: dict[str, Latency] = {}
+        self._embedders: dict[str, Embedder] = {}  # of tenants that were re-embedded through this vault
         self._lock = threading.RLock()
         self._accesses: dict[str, list[tuple[int, int]]] = {}
         self.cache_state: dict[str, str] = {}
@@ -111,6 +114,26 @@ class Vault:
     def now(self) -> int:
         """The clock's time in microseconds."""
         return to_us(self.clock.now())
+
+    # -- of one tenant -----------------------------------------------------------------------------
+
+    def embedder_of(self, tenant: str) -> Embedder | None:
+        """What embeds this tenant's texts: the vault's embedder, or what `reembed` put in its place."""
+        return self._embedders.get(tenant, self.embedder)
+
+    def use_embedder(self, tenant: str, embedder: Embedder) -> None:
+        self._embedders[tenant] = embedder
+        self.queries(tenant).clear()
+
+    def queries(self, tenant: str) -> QueryCache:
+        """The tenant's query vectors."""
+        with self._lock:
+            return self._caches.setdefault(tenant, QueryCache(self._cache_size))
+
+    def latency(self, tenant: str) -> Latency:
+        """How long the tenant's recalls took."""
+        with self._lock:
+            return self._latencies.setdefault(tenant, Latency())
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -229,12 +252,13 @@ class Vault:
     def check_embedder(self, index: TenantIndex) -> Generation | None:
         """The current generation, after making sure that this vault's embedder made it."""
         generation = index.current_generation()
-        if generation is None or self.embedder is None:
+        embedder = self.embedder_of(index.tenant)
+        if generation is None or embedder is None:
             return generation
-        if generation.fingerprint != self.embedder.fingerprint:
+        if generation.fingerprint != embedder.fingerprint:
             raise EmbedderMismatch(
                 f"the vectors of this store were made by {generation.fingerprint}, this handle uses "
-                f"{self.embedder.fingerprint}; open it with the first, or run `twofold reembed`"
+                f"{embedder.fingerprint}; open it with the first, or run `twofold reembed`"
             )
         return generation
 
@@ -411,7 +435,7 @@ class Writer:
 
     def generation(self) -> Generation:
         """The generation new vectors belong to; made with the first vectors of a tenant."""
-        embedder = self.vault.embedder
+        embedder = self.vault.embedder_of(self.index.tenant)
         assert embedder is not None
         for g in self.batch.generations:
             return g

@@ -164,11 +164,12 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
     )
     checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()}, can run {kernels()}"})
     generation = index.current_generation()
-    if vault.embedder is None:
+    embedder = vault.embedder_of(principal.tenant)
+    if embedder is None:
         checks.append({"name": "embedder", "ok": True, "detail": "none: words and relations only"})
     else:
-        same = generation is None or generation.fingerprint == vault.embedder.fingerprint
-        detail = vault.embedder.fingerprint
+        same = generation is None or generation.fingerprint == embedder.fingerprint
+        detail = embedder.fingerprint
         if not same and generation is not None:
             detail = f"the store's vectors are by {generation.fingerprint}; run `twofold reembed`"
         checks.append({"name": "embedder", "ok": same, "detail": detail})
@@ -222,13 +223,14 @@ def stats(vault: Vault, principal: Principal, config: Config) -> dict[str, Any]:
             "by_namespace": {n: int(c) for n, c in zip(index.namespaces.names, spaces, strict=True) if c},
             "max_memories": config.l2_max_memories,
             "over_max_memories": max(0, len(rows) - config.l2_max_memories),
-            "recalls": vault.latency.recalls,
-            "recalls_over_target": vault.latency.missed,
-            "slowest_recall_ms": round(vault.latency.worst, 3),
-            "query_cache": {"hits": vault.query_cache.hits, "misses": vault.query_cache.misses},
         }
         if principal.is_owner:
+            latency, queries = vault.latency(principal.tenant), vault.queries(principal.tenant)
             out |= {
+                "recalls": latency.recalls,
+                "recalls_over_target": latency.missed,
+                "slowest_recall_ms": round(latency.worst, 3),
+                "query_cache": {"hits": queries.hits, "misses": queries.misses},
                 "seq": view.seq,
                 "versions": view.rows,
                 "vectors": 0
