@@ -39,6 +39,9 @@ class Embedder(Protocol):
         dimension: length of every vector, 1 to 4,096.
         max_tokens: a text of at most so many tokens (`count_tokens`) is embedded whole; what lies
             beyond is not seen by the model, so callers split longer texts with `token_spans`.
+        cosine_spread: optional; standard deviation of the cosines of a question with texts that have
+            nothing to do with it, by which fusion weighs the cosine. Left out: 0.10, MiniLM's.
+        latin_only: optional; True where other scripts than Latin are noise to the model.
 
     """
 

@@ -65,6 +65,8 @@ class Hashing:
 
     """
 
+    cosine_spread = 0.065  # measured on LoCoMo (docs/recall.md)
+
     def __init__(self, dimension: int = _DEFAULT_DIMENSION, *, name: str = "hashing") -> None:
         if not 64 <= dimension <= 4096:
             raise InvalidInput(f"hashing dimension is {dimension}, it must be 64 to 4096")
