@@ -13,6 +13,8 @@ from typing import Any
 import hypothesis
 import pytest
 
+pytest.register_assert_rewrite("twofold.testing")  # before any test imports it
+
 ROOT = Path(__file__).resolve().parent.parent
 
 hypothesis.settings.register_profile(
