@@ -338,11 +338,12 @@ def check_parents(principal: Principal, ledger: Ledger, draft: Draft) -> None:
 def duplicate_of(principal: Principal, ledger: Ledger, draft: Draft) -> Known | None:
     """The row that already says this, if there is one.
 
-    It is known and valid now, visible to the writer, and equal in tenant, namespace, visibility (author too if
+    It is known, holds as long as this would, visible to the writer, and equal in tenant, namespace, visibility (author too if
     private), type, key, speaker, session, event date, valid_from and content.
     """
-    if draft.supersedes or draft.valid_to is not None:
+    if draft.supersedes:
         return None
+    ends = OPEN if draft.valid_to is None else draft.valid_to
     for known in reversed(ledger.same_hash(draft.namespace, draft.content_hash)):
         default_start = known.recorded_at if known.event_at is None else known.event_at
         # A corrected version keeps the start of the version it corrects, which counts as its default too.
@@ -353,7 +354,7 @@ def duplicate_of(principal: Principal, ledger: Ledger, draft: Draft) -> Known | 
         )
         if (
             not known.closed
-            and known.valid_to == OPEN
+            and known.valid_to == ends
             and known.visibility == draft.visibility
             and (known.visibility != Visibility.PRIVATE or known.agent_id == principal.agent_id)
             and known.memory_type == draft.memory_type

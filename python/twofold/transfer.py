@@ -20,6 +20,7 @@ from twofold.clock import OPEN, from_us, iso, to_us
 from twofold.errors import InvalidInput, NotFound
 from twofold.index.filters import Filters
 from twofold.index.tenant import TenantIndex
+from twofold.maintain import embed_rows
 from twofold.model import Batch, Changes, Event, Generation, Head, Memory, Row, Vectors
 from twofold.progress import Progress
 from twofold.vault import Vault, index_row
@@ -237,6 +238,8 @@ def _import_log(
         data = np.stack([np.frombuffer(b64decode(v[5]), "<f4").astype(np.float32) for v in found])
         codes = [b64decode(v[6]) for v in found]
         batch.vectors.append(Vectors.of(number, [v[1:5] for v in found], data, codes))
+    if not header["vectors"]:
+        _embed_again(vault, principal, batch)
     report = ImportReport(len(batch.rows), len(batch.events), True, not dry_run)
     if dry_run:
         return report
@@ -247,6 +250,24 @@ def _import_log(
     if vault.embedder_of(principal.tenant) is not None and batch.generations:
         vault.check_embedder(vault.index(principal.tenant))
     return report
+
+
+def _embed_again(vault: Vault, principal: Principal, batch: Batch) -> None:
+    """Make the vectors that an export left out. The log commits to them, so only the embedder that made them can."""
+    wanted = {row.generation for row in batch.rows if row.generation is not None}
+    embedder = vault.embedder_of(principal.tenant)
+    for generation in batch.generations:
+        if embedder is None or generation.fingerprint != embedder.fingerprint:
+            raise InvalidInput(
+                f"the export has no vectors, and they were made by {generation.fingerprint}; open this store with "
+                "that embedder, or export with vectors"
+            )
+        rows = [r for r in batch.rows if not r.erased]
+        if generation.number in wanted and len(batch.generations) == 1:
+            rows = [r for r in rows if r.generation == generation.number]
+        block = embed_rows(embedder, generation.number, rows)
+        if len(block):
+            batch.vectors.append(block)
 
 
 def _import_memories(
