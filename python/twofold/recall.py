@@ -22,7 +22,7 @@ from twofold.lookup import memory_of, reader
 from twofold.model import Memory, Row
 from twofold.query import Query
 from twofold.receipt import Receipt, score_bits
-from twofold.retrieve import fuse, graph, late, lexical, pack, question, vector
+from twofold.retrieve import fuse, graph, late, lexical, pack, pushdown, question, vector
 from twofold.retrieve.candidates import Candidates, Mask
 from twofold.retrieve.profile import Profile
 from twofold.retrieve.strength import faded_rows, strength_of
@@ -138,7 +138,7 @@ def recall_at(
     with index.lock:
         scope = index.scope_mask(reach, view.rows)
         eligible, faded = eligible_rows(policy, index, view, scope, query)
-        part = vector_part(vault, index, query)
+        part = vector_part(vault, index, query, eligible)
         skipped = {}
         if part is None or query.vector is None:
             skipped["vector"] = why_no_vector(vault, principal.tenant, part)
@@ -155,6 +155,8 @@ def recall_at(
 
         # [4] fusion, over exact scores of every candidate and of the turns around it
         pooled = fuse.pool(view, eligible, list(layers.values()), profile)
+        if vault.pushdown and part is not None:
+            part = pushdown.part_of(vault.store, index.tenant, part.generation, pooled.ordinals)  # type: ignore[arg-type]
         fused = fuse.fuse(
             view,
             pooled,
@@ -245,10 +247,15 @@ def asked(layer: str, profile: Profile) -> bool:
     return weight[layer] > 0
 
 
-def vector_part(vault: Vault, index: TenantIndex, query: Query) -> VectorPart | None:
-    """The vectors of the generation the query was embedded for."""
+def vector_part(vault: Vault, index: TenantIndex, query: Query, eligible: Mask) -> VectorPart | None:
+    """The vectors of the generation the query was embedded for; of the nearest rows only, if the store searches."""
     if query.generation is None or query.vector is None:
         return None
+    if vault.pushdown:
+        generation = next(g for g in index.generations if g.number == query.generation)
+        store: pushdown.Searching = vault.store  # type: ignore[assignment]
+        depth = query.profile.depth
+        return pushdown.candidates(store, index.tenant, generation, eligible, query.vector, depth)
     if query.generation not in index.vectors:
         vault.load_generation(index, query.generation)
     return index.vectors[query.generation]

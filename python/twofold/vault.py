@@ -101,6 +101,8 @@ class Vault:
         self.entropy = entropy
         self.ids = ids or IdSource(entropy)
         self.auto_supersede = True
+        # The store searches vectors itself: views in RAM go without them.
+        self.pushdown = bool(getattr(store, "pushdown", False))
         self._indexes: dict[str, TenantIndex] = {}
         # Per tenant, so that none can tell from a count or a delay what another asked.
         self._caches: dict[str, QueryCache] = {}
@@ -222,7 +224,7 @@ class Vault:
         known = index.current_generation()
         index.apply(changes)
         generation = index.current_generation()
-        if generation is None:
+        if generation is None or self.pushdown:
             return
         if known is None or known.number != generation.number:
             self.load_generation(index, generation.number)
@@ -330,7 +332,7 @@ class Vault:
                     head, batch.events, [index_row(r) for r in batch.rows], index.generations, []
                 )
                 index.apply(changes)
-                for vectors in batch.vectors:
+                for vectors in () if self.pushdown else batch.vectors:
                     index.add_vectors(vectors)
                 return
         self.index(index.tenant)

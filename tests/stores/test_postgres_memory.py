@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("psycopg")
 from tests import test_processes as processes
 from tests.determinism_run import answer
 from tests.stateful.test_model import POLICY, Machine, examples
@@ -41,7 +43,9 @@ class OnPostgres(Machine):
         )
 
 
-TestOnPostgres = pytest.mark.skipif(pg.why_not() is not None, reason=str(pg.why_not()))(examples(OnPostgres, 8))
+TestOnPostgres = pytest.mark.skipif(pg.why_not() is not None, reason=str(pg.why_not()))(
+    examples(OnPostgres, 8)
+)
 
 
 def test_writers_and_readers_in_processes(tmp_path: Path) -> None:
@@ -73,7 +77,11 @@ def test_threads_share_a_handle(tmp_path: Path) -> None:
 # Equal bytes
 
 NAMES = "Ann Bob Chen Dara Eve Farid Gita Hugo".split()
-THINGS = "billing service,order database,Atlas cluster,deploy script v2.1,cache at 10.0.0.7,数据库,规划器".split(",")
+THINGS = (
+    "billing service,order database,Atlas cluster,deploy script v2.1,cache at 10.0.0.7,数据库,规划器".split(
+        ","
+    )
+)
 DID = "restarted moved tested documented broke measured renamed 升级了 迁移了".split()
 KEYS = [None, None, None, "server.a.ip", "server.b.ip", "owner"]
 
@@ -103,7 +111,9 @@ def random_items(source: random.Random, count: int) -> list[dict[str, Any]]:
 
 
 def random_query(source: random.Random) -> tuple[str, dict[str, Any]]:
-    text = f"{source.choice(['What did', 'Who', 'When was', ''])} {source.choice(NAMES)} {source.choice(DID)} "
+    text = (
+        f"{source.choice(['What did', 'Who', 'When was', ''])} {source.choice(NAMES)} {source.choice(DID)} "
+    )
     text += source.choice(THINGS)
     asked: dict[str, Any] = {"k": source.choice([3, 10, 30])}
     for name, value, share in (

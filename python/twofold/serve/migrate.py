@@ -213,7 +213,8 @@ def _events(store: Store, tenant: str, last: int) -> Iterator[Event]:
 
 def _equal(a: Vectors, b: Vectors) -> bool:
     places = all(
-        np.array_equal(getattr(a, name), getattr(b, name)) for name in ("ordinals", "parts", "starts", "stops")
+        np.array_equal(getattr(a, name), getattr(b, name))
+        for name in ("ordinals", "parts", "starts", "stops")
     )
     return places and a.data.tobytes() == b.data.tobytes() and a.codes == b.codes
 

@@ -23,6 +23,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 from psycopg import pq
 from psycopg.types.numeric import Int8BinaryDumper
@@ -31,9 +32,10 @@ from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError
 from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
 from twofold.stores import postgres_intervals as intervals
+from twofold.stores import postgres_vectors as pushed
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
-from twofold.stores.postgres_schema import AS_TENANT, TENANT_TABLES, prepare
+from twofold.stores.postgres_schema import AS_TENANT, prepare
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -41,7 +43,7 @@ Connection = psycopg.Connection[Any]
 DEFAULT_SCHEMA: Final = "twofold"
 _VECTOR_CHUNK: Final = 4_096  # ordinals whose vectors are in memory twice while they are read
 _ATTEMPTS: Final = 5  # of a transaction that the server gave up: deadlock, serialisation
-_OURS: Final = ("schema", "readers", "writers", "prepare", "scrub", "allow_bypass")
+_OURS: Final = ("schema", "readers", "writers", "prepare", "scrub", "mode", "allow_bypass")
 
 # Tables from which an erasure removes something; the others hold no content.
 _ERASABLE: Final = ("event", "memory", "vector", "receipt", "interval")
@@ -71,14 +73,14 @@ _PUT_HEAD = """INSERT INTO @head (tenant, seq, "rows", recorded_at, hash) VALUES
     ON CONFLICT (tenant) DO UPDATE SET seq = excluded.seq, "rows" = excluded."rows",
     recorded_at = excluded.recorded_at, hash = excluded.hash"""
 _HASH_AT = "SELECT hash FROM @event WHERE tenant = %s AND seq = %s"
-_EVENTS = (
-    f"SELECT {_columns(schema.EVENT_COLUMNS)} FROM @event WHERE tenant = %s AND seq > %s ORDER BY seq LIMIT %s"
-)
+_EVENTS = f"SELECT {_columns(schema.EVENT_COLUMNS)} FROM @event WHERE tenant = %s AND seq > %s ORDER BY seq LIMIT %s"
 _PUT_EVENT = (
     f"INSERT INTO @event (tenant, {', '.join(schema.EVENT_COLUMNS)}) "
     f"VALUES ({_marks(1 + len(schema.EVENT_COLUMNS))})"
 )
-_INDEX_ROWS = f"SELECT {_columns(schema.INDEX_COLUMNS)} FROM @memory WHERE tenant = %s AND seq > %s ORDER BY seq"
+_INDEX_ROWS = (
+    f"SELECT {_columns(schema.INDEX_COLUMNS)} FROM @memory WHERE tenant = %s AND seq > %s ORDER BY seq"
+)
 _ROWS = f"SELECT {_columns(schema.ROW_COLUMNS)} FROM @memory WHERE tenant = %s AND ordinal = ANY(%s)"
 _PUT_ROW = (
     f"INSERT INTO @memory (tenant, {', '.join(schema.ROW_COLUMNS)}) "
@@ -122,8 +124,9 @@ class PostgresStore:
 
     `url`: what libpq takes, several hosts included, and of our own: `schema` (default "twofold"), `readers` and
     `writers` (connections per process, 8 and 4), `prepare=0` (behind a pgbouncer that does not track prepared
-    statements), `scrub=full` (rewrite the tables after an erasure), `allow_bypass=1` (let a superuser or a role
-    with BYPASSRLS connect, for which row-level security does not hold).
+    statements), `scrub=full` (rewrite the tables after an erasure), `mode=pushdown` (vectors stay in the server
+    and are searched there, see postgres_vectors), `allow_bypass=1` (let a superuser or a role with BYPASSRLS
+    connect, for which row-level security does not hold).
     `timeout`: seconds to wait for another writer, a connection, or a server that is being replaced.
     Raises StoreError, StoreBusy, StoreCorrupt or StoreTooNew.
     """
@@ -141,6 +144,7 @@ class PostgresStore:
             raise InvalidInput(f"schema must be lower-case letters, digits and _, not {self._schema!r}")
         self._full_scrub = _choice(own, "scrub", ("vacuum", "full")) == "full"
         self._prepare = 5 if _choice(own, "prepare", ("1", "0")) == "1" else None
+        self.pushdown = _choice(own, "mode", ("local", "pushdown")) == "pushdown"
         self._allow_bypass = _choice(own, "allow_bypass", ("0", "1")) == "1"
         self._limits = {"read": _number(own, "readers", 8), "write": _number(own, "writers", 4)}
         self._qualified: dict[str, str] = {}
@@ -157,6 +161,8 @@ class PostgresStore:
         self._locks: dict[str, FifoLock] = {}
         self._mutex = threading.Lock()
         self._mine = threading.local()
+        self._filled: set[str] = set()
+        self._columns: set[int] = set()
 
     # Reading
 
@@ -235,6 +241,48 @@ class PostgresStore:
         with self.transaction(tenant) as open_:
             open_.add_vectors(vectors)
 
+    # Searching in the server
+
+    def nearest(
+        self,
+        tenant: str,
+        generation: int,
+        query: npt.NDArray[np.float32],
+        count: int,
+        ordinals: Sequence[int] | None = None,
+    ) -> list[int]:
+        """Ordinals of the `count` windows nearest to a query (float32, unit length), nearest first.
+
+        ordinals: only of these rows, by an exact scan. Otherwise of all of the tenant's, by an approximate
+        index if there is one. A row with several windows may come more than once.
+        """
+        if tenant not in self._filled:
+            self._fill(tenant)
+        column = len(query) in self._columns
+        statements = pushed.asking(tenant, int(generation), query, count, ordinals, column=column)
+        *_, found = self._ask("search vectors", tenant, *statements)
+        return [record[0] for record in found]
+
+    def create_vector_index(self, dimension: int, kind: str = "hnsw") -> None:
+        """Build an approximate index over the vectors of a dimension: "hnsw", "diskann" or "scann"."""
+        statements = [self._q(sql) for sql in pushed.index_ddl(dimension, kind)]
+
+        def work(db: Connection) -> None:
+            for statement in statements:
+                db.execute(statement)
+
+        self._retried("build an index", work)
+        self._filled.clear()
+
+    def _fill(self, tenant: str) -> None:
+        """Copy the vectors that the searchable table lacks. Under the tenant's lock, so none are missed."""
+        with self.transaction(tenant) as open_:
+            open_.fill_embeddings()
+        table = f'"{self._schema}".embedding'
+        found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
+        self._columns = {dimension for (dimension,) in found}
+        self._filled.add(tenant)
+
     # Keeping
 
     def scrub(self) -> None:
@@ -257,7 +305,8 @@ class PostgresStore:
             def work(db: Connection, hear: Any = hear) -> None:
                 db.add_notice_handler(hear)
                 try:
-                    for table in _ERASABLE:
+                    copied = db.execute(pushed.THERE, (self._schema,)).fetchall()
+                    for table in (*_ERASABLE, "embedding") if copied else _ERASABLE:
                         db.execute(self._q(f"{command} @{table}"))
                 finally:
                     db.remove_notice_handler(hear)
@@ -292,9 +341,11 @@ class PostgresStore:
         return self._in_snapshot("check the tables", tenant, look)
 
     def size(self, tenant: str) -> int:  # noqa: ARG002 -- tenants share the tables
-        tables = [f'"{self._schema}"."{name}"' for name in TENANT_TABLES]
-        sql = "SELECT coalesce(sum(pg_total_relation_size(one::regclass)), 0)::bigint FROM unnest(%s::text[]) AS one"
-        ((total,),) = self._retried("measure the tables", lambda db: db.execute(sql, (tables,)).fetchall())
+        sql = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c
+            JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'"""
+        ((total,),) = self._retried(
+            "measure the tables", lambda db: db.execute(sql, (self._schema,)).fetchall()
+        )
         return int(total)
 
     def backup(self, destination: Path) -> None:
@@ -425,6 +476,7 @@ class PostgresStore:
     def _connect(self) -> Connection:
         db: Connection = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare)
         db.adapters.register_dumper(int, _Whole)
+        db.adapters.register_dumper(pushed.Packed, pushed.PackedDumper)
         return db
 
     def _open(self) -> None:
@@ -433,11 +485,19 @@ class PostgresStore:
             db = self._connect()
             try:
                 self._refuse_unsafe(db)
+                # A new table may have to wait for writers that are under way.
+                db.execute("SELECT set_config('lock_timeout', %s, false)", (self._milliseconds(),))
                 prepare(db, self._schema, self._q)
+                if self.pushdown:
+                    pushed.prepare(db, self._schema, self._q)
             finally:
                 db.close()
         except (psycopg.Error, UnicodeEncodeError) as error:
             self._fail(error, "open the store")
+
+    def _milliseconds(self) -> str:
+        """The timeout as the server takes it, where 0 would mean to wait for ever."""
+        return str(max(1, int(self._timeout * 1000)))
 
     def _refuse_unsafe(self, db: Connection) -> None:
         found = db.execute(
@@ -475,12 +535,12 @@ class PostgresStore:
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if code == "55P03":
             raise StoreBusy(
-                f"the tenant is locked by another writer of {self.url} for more than {self._timeout:g} s; "
-                "try again, or open the store with a longer timeout"
+                f"another writer of {self.url} has held a lock for more than {self._timeout:g} s; try again, or "
+                "open the store with a longer timeout"
             ) from error
         if given_up(error) or code in ("57014", "53300"):
             raise StoreBusy(f"cannot {doing} ({self.url}): {text}; try again") from error
-        if code[:2] == "XX":
+        if code in ("XX001", "XX002"):
             raise StoreCorrupt(f"{self.url} is damaged ({text}); restore a backup") from error
         remedy = _REMEDIES.get(code) or _REMEDIES.get(code[:2]) or "see the message above"
         if gone(error):
@@ -534,6 +594,8 @@ class _Writing:
         self._failed = False
         self._base = Head()
         self._done: list[Batch | Vectors] = []
+        self._generations: dict[int, Generation] = {}
+        self._pushed = False
         self.head = Head()
 
     def __enter__(self) -> _Writing:
@@ -598,6 +660,25 @@ class _Writing:
         self._open()
         self._write(vectors)
 
+    def fill_embeddings(self) -> None:
+        """Copy to the searchable table the vectors that it lacks."""
+        try:
+            while True:
+                records = self._store._now(self._open(), pushed.MISSING, (self._tenant, _VECTOR_CHUNK))
+                if not records:
+                    return
+                with self._open().pipeline(), self._open().cursor() as cursor:
+                    cursor.executemany(
+                        self._store._q(pushed.PUT),
+                        [
+                            (self._tenant, *place, pushed.packed(np.frombuffer(data, "<f4")))
+                            for *place, data in records
+                        ],
+                    )
+        except psycopg.Error as error:
+            self._failed = True
+            self._store._fail(error, "copy vectors")
+
     def _write(self, what: Batch | Vectors) -> None:
         try:
             try:
@@ -615,10 +696,10 @@ class _Writing:
             asked = sorted(set(what.ordinals.tolist()))
             erased = {ordinal for (ordinal,) in self._store._now(db, _ERASED, (self._tenant, asked))}
             with db.pipeline():
-                _put_vectors(self._store, db, self._tenant, what, erased)
+                _put_vectors(self._store, db, self._tenant, what, erased, self._pushed)
         else:
             self.head, self._generations = _apply(
-                self._store, db, self._tenant, self.head, self._generations, what
+                self._store, db, self._tenant, self.head, self._generations, what, self._pushed
             )
 
     # The server's side of the transaction
@@ -640,16 +721,18 @@ class _Writing:
 
     def _lock_tenant(self, db: Connection) -> None:
         store, tenant = self._store, self._tenant
-        milliseconds = str(max(1, int(store._timeout * 1000)))  # 0 would mean: wait for ever
         with db.pipeline():
             db.execute("BEGIN")
             db.execute(AS_TENANT, (tenant,))
-            db.execute(_LOCK_TIMEOUT, (milliseconds,))
+            db.execute(_LOCK_TIMEOUT, (store._milliseconds(),))
             db.execute(_LOCK, (store._schema, tenant))
             # Each statement has a snapshot of its own here, so these see what the lock's last holder committed.
             head = db.execute(store._q(_HEAD), (tenant,), binary=True)
             generations = db.execute(store._q(_GENERATIONS), (tenant,), binary=True)
+            # Any process may have begun to search in the server: from then on every writer keeps that up too.
+            pushed_ = db.execute(pushed.THERE, (store._schema,))
             found = head.fetchall()
+            self._pushed = bool(pushed_.fetchall())
             self._generations = {record[0]: Generation(*record) for record in generations.fetchall()}
         self.head = Head._make(found[0]) if found else Head()
 
@@ -791,18 +874,22 @@ def _vectors(generation: int, dimension: int, records: list[Any]) -> Vectors:
             f"{dimension} numbers; restore a backup or re-embed"
         ) from None
     places = np.array([ordinals, parts, starts, stops], np.int64)
-    return Vectors(generation, *places, data.astype(np.float32), codes)
+    return Vectors(
+        generation, places[0], places[1], places[2], places[3], data.astype(np.float32), tuple(codes)
+    )
 
 
 def _joined(generation: int, dimension: int, blocks: list[Vectors]) -> Vectors:
     if len(blocks) == 1:
         return blocks[0]
-    places = [
-        np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for one in blocks)])
-        for name in ("ordinals", "parts", "starts", "stops")
-    ]
+
+    def column(name: str) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.zeros(0, np.int64), *(getattr(one, name) for one in blocks)])
+
     data = np.concatenate([np.zeros((0, dimension), np.float32), *(one.data for one in blocks)])
-    return Vectors(generation, *places, data, tuple(code for one in blocks for code in one.codes))
+    codes = tuple(code for one in blocks for code in one.codes)
+    places = [column(name) for name in ("ordinals", "parts", "starts", "stops")]
+    return Vectors(generation, places[0], places[1], places[2], places[3], data, codes)
 
 
 def _apply(
@@ -812,6 +899,7 @@ def _apply(
     head: Head,
     known: dict[int, Generation],
     batch: Batch,
+    pushed_: bool,
 ) -> tuple[Head, dict[int, Generation]]:
     after = schema.check_batch(head, batch)
     generations = schema.check_generations(known, batch, after)
@@ -835,7 +923,7 @@ def _apply(
         for one in batch.generations:
             db.execute(q(_PUT_GENERATION), (tenant, one.number, one.fingerprint, one.dimension, one.seq))
         for vectors in batch.vectors:
-            _put_vectors(store, db, tenant, vectors, frozenset())
+            _put_vectors(store, db, tenant, vectors, frozenset(), pushed_)
         _put_intervals(store, db, tenant, derived)
         for receipt_id, seq, body in batch.receipts:
             db.execute(q(_PUT_RECEIPT), (tenant, receipt_id, seq, body))
@@ -887,7 +975,12 @@ def _row_record(tenant: str, row: Row) -> list[Any]:
 
 
 def _put_vectors(
-    store: PostgresStore, db: Connection, tenant: str, vectors: Vectors, skip: set[int] | frozenset[int]
+    store: PostgresStore,
+    db: Connection,
+    tenant: str,
+    vectors: Vectors,
+    skip: set[int] | frozenset[int],
+    pushed_: bool,
 ) -> None:
     number, width = vectors.generation, vectors.data.shape[1] * 4
     view = vectors.data.astype("<f4", copy=False).tobytes()
@@ -907,6 +1000,15 @@ def _put_vectors(
     if records:
         with db.cursor() as cursor:
             cursor.executemany(store._q(_PUT_VECTOR), records)
+            if pushed_:
+                searchable = [
+                    (tenant, number, ordinal, part, pushed.packed(data))
+                    for ordinal, part, data in zip(
+                        vectors.ordinals.tolist(), vectors.parts.tolist(), vectors.data, strict=True
+                    )
+                    if ordinal not in skip
+                ]
+                cursor.executemany(store._q(pushed.PUT), searchable)
 
 
 # Addresses
@@ -937,7 +1039,9 @@ def split_url(url: str) -> tuple[dict[str, str], str, str]:
 def _choice(own: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
     value = own.get(name, allowed[0])
     if value not in allowed:
-        raise InvalidInput(f"{name} in the store's address must be one of {', '.join(allowed)}, not {value!r}")
+        raise InvalidInput(
+            f"{name} in the store's address must be one of {', '.join(allowed)}, not {value!r}"
+        )
     return value
 
 

@@ -165,4 +165,3 @@ def _format(db: Any, schema: str, qualified: Callable[[str], str]) -> int:
 def _exists(db: Any, schema: str) -> bool:
     found: int = db.execute("SELECT count(*) FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone()[0]
     return found > 0
-

@@ -1,0 +1,140 @@
+"""Vectors as PostgreSQL's extension `vector` searches them, beside the stored ones: derived, and droppable.
+
+The searched copy exists once some process has asked for `mode=pushdown`; then every writer keeps it up, in the
+transaction that writes the vectors, and deleting a vector deletes its copy. What comes from here are candidates:
+the core scores and orders them by the stored float32 values, because the order of an approximate index differs
+from build to build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from psycopg import Error, pq
+from psycopg.abc import Buffer
+from psycopg.adapt import Dumper
+
+from twofold.errors import InvalidInput, StoreError
+from twofold.stores.postgres_schema import secured
+
+THERE: Final = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'embedding'"
+PUT: Final = """INSERT INTO @embedding (tenant, generation, ordinal, part, v) VALUES (%s, %s, %s, %s, %b::vector)
+    ON CONFLICT (tenant, generation, ordinal, part) DO UPDATE SET v = excluded.v"""
+MISSING: Final = """SELECT s.generation, s.ordinal, s.part, s.data FROM @vector AS s
+    WHERE s.tenant = %s AND NOT EXISTS (SELECT 1 FROM @embedding AS e WHERE e.tenant = s.tenant
+        AND e.generation = s.generation AND e.ordinal = s.ordinal AND e.part = s.part)
+    ORDER BY s.generation, s.ordinal, s.part LIMIT %s"""
+
+# The planner's guess whether to read the whole table depends on statistics that may be stale; a query that
+# names its rows or asks for few of many never should.
+_NO_SCAN: Final = "SELECT set_config('enable_seqscan', 'off', true)"
+_KNOBS: Final = """SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan',
+    'strict_order', true), set_config('hnsw.max_scan_tuples', '200000', true)"""
+_AMONG: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s AND ordinal = ANY(%s)
+    ORDER BY v <=> %b::vector LIMIT %s"""
+_NEAREST: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s
+    AND vector_dims(v) = {dimension} ORDER BY (v::vector({dimension})) <=> %b::vector({dimension}) LIMIT %s"""
+
+# vectorscale cannot look up an expression again in the table ("attnum > 0"): it gets a column of its own.
+_NEAREST_COLUMN: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s
+    AND v_{dimension} IS NOT NULL ORDER BY v_{dimension} <=> %b::vector({dimension}) LIMIT %s"""
+COLUMNS: Final = """SELECT substr(a.attname, 3)::int FROM pg_attribute AS a
+    WHERE a.attrelid = to_regclass(%s) AND a.attname ~ '^v_[0-9]+$' AND NOT a.attisdropped"""
+
+
+class Packed(bytes):
+    """A vector as the extension reads it: dimension, two bytes of nothing, big-endian float32."""
+
+
+class PackedDumper(Dumper):
+    """The bytes as they are; which type they are follows from the statement's cast."""
+
+    format = pq.Format.BINARY
+    oid = 0
+
+    def dump(self, obj: Packed) -> Buffer:
+        return bytes(obj)
+
+
+def packed(values: npt.NDArray[np.float32]) -> Packed:
+    """A float32 (dim,) array for a statement."""
+    return Packed(len(values).to_bytes(2, "big") + b"\0\0" + values.astype(">f4").tobytes())
+
+
+def asking(
+    tenant: str,
+    generation: int,
+    query: npt.NDArray[np.float32],
+    count: int,
+    ordinals: Sequence[int] | None,
+    *,
+    column: bool = False,
+) -> list[tuple[str, tuple[Any, ...]]]:
+    """The statements of one search; the last one's records are (ordinal,). column: this dimension has its own."""
+    near = packed(query)
+    if ordinals is not None:
+        return [(_NO_SCAN, ()), (_AMONG, (tenant, generation, list(ordinals), near, count))]
+    effort = str(min(max(2 * count, 100), 1000))
+    sql = (_NEAREST_COLUMN if column else _NEAREST).format(dimension=len(query))
+    return [(_NO_SCAN, ()), (_KNOBS, (effort,)), (sql, (tenant, generation, near, count))]
+
+
+def index_ddl(dimension: int, kind: str) -> list[str]:
+    """The statements that build an approximate index over the vectors of one dimension.
+
+    "hnsw" (pgvector), "diskann" (vectorscale), "scann" (AlloyDB; generated, never run by us).
+    """
+    if not 1 <= dimension <= 2000:
+        raise InvalidInput(f"approximate indexes hold 1 to 2000 dimensions, not {dimension}")
+    cast = f"(v::vector({dimension}))"
+    methods = {
+        "hnsw": f"hnsw ({cast} vector_cosine_ops) WITH (m = 16, ef_construction = 128)",
+        "diskann": f"diskann (v_{dimension} vector_cosine_ops)",
+        "scann": f"scann ({cast} cosine) WITH (num_leaves = 1000)",
+    }
+    if kind not in methods:
+        raise InvalidInput(f"an index is hnsw, diskann or scann, not {kind!r}")
+    create = f"CREATE INDEX IF NOT EXISTS embedding_{kind}_{dimension} ON @embedding USING {methods[kind]}"
+    if kind != "diskann":
+        return [f"{create} WHERE vector_dims(v) = {dimension}"]
+    column = (
+        f"ALTER TABLE @embedding ADD COLUMN IF NOT EXISTS v_{dimension} vector({dimension}) GENERATED ALWAYS AS "
+        f"(CASE WHEN vector_dims(v) = {dimension} THEN v::vector({dimension}) END) STORED"
+    )
+    return [column, create]
+
+
+def prepare(db: Any, schema: str, qualified: Callable[[str], str]) -> None:
+    """Make the searched table, one process at a time. StoreError without the extension."""
+    if db.execute(THERE, (schema,)).fetchall():
+        return
+    if not db.execute("SELECT 1 FROM pg_extension WHERE extname = 'vector'").fetchall():
+        try:
+            db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        except Error as error:
+            raise StoreError(
+                f"mode=pushdown needs the extension vector, and this role cannot make it ({error}); have a "
+                "superuser run CREATE EXTENSION vector in this database, or leave mode out"
+            ) from error
+    db.execute("BEGIN")
+    try:
+        db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
+        if not db.execute(THERE, (schema,)).fetchall():
+            for statement in (
+                """CREATE TABLE @embedding (
+                    tenant text COLLATE "C" NOT NULL, generation bigint NOT NULL, ordinal bigint NOT NULL,
+                    part bigint NOT NULL, v vector NOT NULL,
+                    PRIMARY KEY (tenant, generation, ordinal, part),
+                    FOREIGN KEY (tenant, generation, ordinal, part) REFERENCES @vector ON DELETE CASCADE
+                )""",
+                *secured("@embedding"),
+            ):
+                db.execute(qualified(statement))
+        db.execute("COMMIT")
+    except BaseException:
+        if not db.closed:
+            db.execute("ROLLBACK")
+        raise

@@ -1,0 +1,221 @@
+"""mode=pushdown: vectors stay in the server, which proposes; the core scores, and the answers are the same."""
+# ruff: noqa: E402 -- what imports psycopg comes after the skip for those who do not have it
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+psycopg: Any = pytest.importorskip("psycopg")
+
+from tests.stores import pg
+from tests.stores.test_postgres_memory import random_items, random_query, told
+
+from twofold import AgentMemory, errors
+from twofold.model import Generation
+from twofold.retrieve import pushdown
+from twofold.stores import open_store, postgres_schema, postgres_vectors
+from twofold.testing import TENANT, add, assert_sound, sample_batch, sample_erasure, sample_vectors
+
+pytestmark = pytest.mark.skipif(
+    pg.why_not() is not None or not pg.extended(), reason="needs a server with the extension vector"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def extensions() -> None:
+    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
+        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        db.execute("CREATE EXTENSION IF NOT EXISTS vectorscale")
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Any]:
+    """A store that was opened without knowing of pushdown."""
+    store = open_store(pg.address(tmp_path))
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def pushed(plain: Any, tmp_path: Path) -> Iterator[Any]:
+    """The same store with pushdown."""
+    store = open_store(pg.address(tmp_path, mode="pushdown"))
+    yield store
+    store.close()
+
+
+def test_the_answers_are_those_of_sqlite(tmp_path: Path) -> None:
+    """Below the size at which an approximate index is asked, byte for byte."""
+    source = random.Random(3)
+    items = random_items(source, 300)
+    asked = [random_query(source) for _ in range(60)]
+    one = told(tmp_path / "store", items, asked, tmp_path / "a.jsonl")
+    other = told(pg.address(tmp_path, mode="pushdown"), items, asked, tmp_path / "b.jsonl")
+    for question, mine, theirs in zip([*asked, "receipt", "replay", "verify"], one, other, strict=True):
+        assert mine == theirs, question
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+
+
+def test_no_vectors_are_kept_in_ram(tmp_path: Path) -> None:
+    with AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as mem:
+        for i in range(20):
+            mem.add(f"note {i}")
+        assert len(mem.recall("note 7", k=3)) == 3
+        assert mem._vault.index("default").vectors == {}
+        assert mem.health()["healthy"], mem.health()
+
+
+def test_every_writer_keeps_the_searched_copy(plain: Any, tmp_path: Path) -> None:
+    """Vectors from before, from a writer opened before, and from a transaction begun before."""
+    add(plain, "before")
+    tx = plain.transaction("open")
+    tx.__enter__()
+    tx.apply(sample_batch(tx.head, ["begun before"]))
+    with pytest.raises(errors.StoreBusy):  # the table can only be made between two writes
+        open_store(pg.address(tmp_path, mode="pushdown"), timeout=0.2)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(open_store, pg.address(tmp_path, mode="pushdown"))
+        time.sleep(0.3)
+        assert not opening.done()
+        tx.__exit__(None, None, None)
+        other = opening.result()
+    assert other.nearest(TENANT, 1, sample_vectors("before")[0], 5) == [0]
+    add(plain, "after")
+    assert other.nearest(TENANT, 1, sample_vectors("after")[0], 5) == [1, 0]
+    assert other.nearest("open", 1, sample_vectors("x")[0], 5) == [0]
+    with plain.transaction(TENANT) as tx:
+        tx.apply(sample_erasure(tx.head, plain.rows(TENANT, [0])))
+    assert other.nearest(TENANT, 1, sample_vectors("before")[0], 5) == [1]
+    other.scrub()
+    assert_sound(other, TENANT)
+    other.close()
+
+
+def test_a_search_sees_only_its_tenant(pushed: Any, tmp_path: Path) -> None:
+    for tenant in ("a", "b"):
+        add(pushed, *(f"{tenant} {n}" for n in range(30)), tenant=tenant)
+        pushed.create_vector_index(8)
+    for kind in ("none", "hnsw"):
+        if kind == "hnsw":
+            pushed.create_vector_index(8)
+        near = sample_vectors("b 7")[0]
+        assert sorted(pushed.nearest("a", 1, near, 100)) == list(range(30))
+        assert pushed.nearest("b", 1, near, 1) == [7]
+    with psycopg.connect(pg.shared().dsn(), autocommit=True) as db:
+        table = f'"{pushed._schema}".embedding'
+        search = f"SELECT tenant FROM {table} ORDER BY (v::vector(8)) <=> '[1,0,0,0,0,0,0,0]' LIMIT 50"
+        assert db.execute(search).fetchall() == []
+        with db.transaction():
+            db.execute(postgres_schema.AS_TENANT, ("a",))
+            db.execute("SET LOCAL enable_seqscan = off")
+            assert set(db.execute(search).fetchall()) == {("a",)}
+        with db.transaction():
+            db.execute(postgres_schema.AS_TENANT, ("a",))
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), db.transaction():
+                db.execute(f"UPDATE {table} SET tenant = 'c'")
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "diskann"])
+def test_an_index_is_built_and_used(pushed: Any, kind: str) -> None:
+    """EXPLAIN shows the index, and no sequential scan in either kind of search."""
+    add(pushed, *(f"text {n}" for n in range(400)))
+    pushed.nearest(TENANT, 1, sample_vectors("x")[0], 1)
+    pushed.create_vector_index(8, kind)
+    near = sample_vectors("text 5")[0]
+    with psycopg.connect(pg.shared().dsn(), autocommit=True) as db:
+        db.adapters.register_dumper(postgres_vectors.Packed, postgres_vectors.PackedDumper)
+        db.execute(f'ANALYZE "{pushed._schema}".embedding')
+        for ordinals, index in ((None, f"embedding_{kind}_8"), (list(range(50)), "embedding_pkey")):
+            with db.transaction():
+                db.execute(postgres_schema.AS_TENANT, (TENANT,))
+                *before, (search, args) = postgres_vectors.asking(
+                    TENANT, 1, near, 10, ordinals, column=kind == "diskann"
+                )
+                for sql, values in before:
+                    db.execute(sql, values)
+                lines = db.execute("EXPLAIN " + pushed._q(search), args).fetchall()
+                plan = "\n".join(line for (line,) in lines)
+            assert "Seq Scan" not in plan, plan
+            assert index in plan, plan
+    assert pushed.nearest(TENANT, 1, near, 5)[0] == 5
+
+
+def test_the_ddl_of_each_index() -> None:
+    assert "USING scann" in postgres_vectors.index_ddl(384, "scann")[0]
+    for dimension, kind in ((0, "hnsw"), (2001, "hnsw"), (8, "ivf")):
+        with pytest.raises(errors.InvalidInput):
+            postgres_vectors.index_ddl(dimension, kind)
+
+
+def test_without_the_extension_it_says_what_is_missing(tmp_path: Path) -> None:
+    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
+        db.execute(f"CREATE DATABASE bare OWNER {pg.ROLE}")
+    try:
+        url = pg.address(tmp_path, mode="pushdown").replace("/twofold?", "/bare?")
+        with psycopg.connect(url.partition("?")[0], autocommit=True) as db:
+            trusted = db.execute(
+                "SELECT trusted FROM pg_available_extension_versions WHERE name = 'vector'"
+            ).fetchone() == (True,)
+        if trusted:
+            open_store(url).close()
+        else:
+            with pytest.raises(errors.StoreError, match="CREATE EXTENSION vector"):
+                open_store(url)
+    finally:
+        with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
+            db.execute("DROP DATABASE bare WITH (FORCE)")
+
+
+def clustered(count: int, dimension: int, seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    source = np.random.default_rng(seed)
+    centres = source.normal(size=(max(4, count // 60), dimension))
+    rows = centres[source.integers(len(centres), size=count)] + 0.6 * source.normal(size=(count, dimension))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "none"])
+def test_recall_under_filters(pushed: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 %, 10 %, 50 % and all rows eligible: at least 0.99 of the exact top ten, and never a short list."""
+    n, dimension = 4_000, 64
+    rows = clustered(n + 60, dimension, 1)
+    data, queries = rows[:n], rows[n:]
+    with pushed.transaction(TENANT) as tx:
+        batch = sample_batch(tx.head, [str(i) for i in range(n)])
+        batch.generations = [Generation(1, "sample", dimension, 1)]
+        merged = batch.vectors[0].of(1, [(i, 0, 0, 1) for i in range(n)], data)
+        batch.vectors = [merged]
+        tx.apply(batch)
+    if kind == "hnsw":
+        pushed.create_vector_index(dimension)
+    monkeypatch.setattr(pushdown, "NAMED", 30 if kind == "hnsw" else 10**9)
+    source = np.random.default_rng(2)
+    generation = pushed.generations(TENANT)[0]
+    for share in (0.01, 0.1, 0.5, 1.0):
+        mask = source.random(n) < share
+        found = 0
+        for query in queries:
+            part = pushdown.candidates(pushed, TENANT, generation, mask, query, 50)
+            ordinals = part.ordinals.view()
+            assert mask[ordinals].all()
+            assert len(ordinals) >= min(50, mask.sum()), "a short list"
+            exact = np.flatnonzero(mask)[np.argsort(-(data[mask] @ query), kind="stable")[:10]]
+            found += len(set(ordinals.tolist()) & set(exact.tolist()))
+        assert found >= 0.99 * 10 * len(queries), (kind, share, found)
+
+
+def test_rows_recorded_later_are_not_proposed(pushed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(pushed, *(f"text {n}" for n in range(100)), parts=2)
+    generation = pushed.generations(TENANT)[0]
+    for named in (0, 10**9):
+        monkeypatch.setattr(pushdown, "NAMED", named)
+        part = pushdown.candidates(pushed, TENANT, generation, np.ones(60, bool), sample_vectors("x")[0], 5)
+        assert part.ordinals.view().max() < 60
+        assert len(np.unique(part.ordinals.view())) >= 5
