@@ -35,7 +35,7 @@ def memory_of(tenant: str, view: View, row: Row, counts: Counts) -> Memory:
         closed_at = min((c.at for c in ends if c.axis == "known"), default=None)
     lineage = int(view.index.lineage[ordinal])
     last = int(counts[1][lineage])
-    metadata: Mapping[str, Any] = json.loads(row.metadata) if row.metadata else {}
+    metadata: Mapping[str, Any] = json.loads(row.metadata) if row.metadata not in ("", "{}") else {}
     recorded = from_us(row.recorded_at)
     return Memory(
         id=row.id,

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, overload
@@ -306,8 +307,8 @@ def pack_hits(
     picked = [ordinals[i] for i in chosen]
     if not rows:
         rows = {r.ordinal: r for r in vault.store.rows(tenant, picked)}
-    places = {name: {int(o): i + 1 for i, o in enumerate(c.ordinals)} for name, c in layers.items()}
-    position = {int(o): i for i, o in enumerate(fused.candidates.ordinals)}
+    places = {name: dict(zip(c.ordinals.tolist(), itertools.count(1))) for name, c in layers.items()}
+    position = dict(zip(fused.candidates.ordinals.tolist(), itertools.count()))
     counts = view.accesses(query.now)
     hits = []
     for i, ordinal in zip(chosen, picked, strict=True):

@@ -440,7 +440,8 @@ class TagMatcher:
         if not 5 <= len(word) <= self._MAX_FUZZY:
             return []
         near = list(self._near.get(word, ()))
-        for shorter in _deletions(word):
+        # Nearly every word stops here: two lookups a letter, and nothing is built.
+        for shorter in [d for d in _deletions(word) if d in self._near or d in self._tags]:
             if len(shorter) >= 5 and shorter in self._tags:
                 near.append(shorter)
             near += [key for key in self._near.get(shorter, ()) if _is_one_edit(word, key)]

@@ -84,7 +84,7 @@ def span(
     part: VectorPart | None, query: npt.NDArray[np.float32] | None, ordinal: int
 ) -> tuple[int, int] | None:
     """Character offsets of a memory's best window when it has several; None otherwise."""
-    if part is None or query is None:
+    if part is None or query is None or part.one_per_row:
         return None
     first, last = part.rows_of(np.array([ordinal], np.int64))
     a, b = int(first[0]), int(last[0])
