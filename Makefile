@@ -114,14 +114,14 @@ pytest: $(DEV_STAMP) $(BUILD_STAMP) ## the Python tests alone (ARGS="-k name" to
 	$(call say,pytest)
 	@$(PYTEST) $(ARGS)
 
-bench-gate: $(DEV_STAMP) $(BUILD_STAMP) ## the budgets that fail the build, on the best and on the generic kernel
-	$(call say,budgets: best kernel)
-	@$(PYTEST) benchmarks -m gate -q
-	$(call say,budgets: generic kernel)
-	@TWOFOLD_KERNEL=generic $(PYTEST) benchmarks -m gate -q
+bench-gate: $(DEV_STAMP) $(BUILD_STAMP) ## the budgets (best and generic kernel), ratios and instruction counts that fail the build
+	$(call say,performance gates)
+	@$(PYTEST) benchmarks -m gate -q --benchmark-columns=min,median,max,rounds
 
-bench: $(DEV_STAMP) $(BUILD_STAMP) ## all measurements, one table
-	@$(PYTEST) benchmarks -q --benchmark-columns=min,median,stddev,rounds
+bench: $(DEV_STAMP) $(BUILD_STAMP) ## all measurements: peers in one table, then whole operations (benchmarks/README.md)
+	@$(PY) -m benchmarks.peers --venv build/peers
+	@$(PY) -m benchmarks.whole --sizes 1000 10000 14726
+	@$(PYTEST) benchmarks -m informational -q --benchmark-columns=min,median,stddev,rounds
 
 quality: model ## evidence recall on the measuring data
 	@for set in locomo_dev beam100k_dev xquad_zh_dev; do \

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .common import PUBLISHED_ROWS, Corpus, Supplied, native
+from .common import PUBLISHED_ROWS, Coded, Corpus, native
 
 # A tenth of the published size: a whole recall is then Python's share and the core's, neither hidden.
 ROWS = PUBLISHED_ROWS // 10
@@ -76,16 +76,19 @@ def whole_cases(folder: Path) -> dict[str, Callable[[], Any]]:
     from twofold.clock import ManualClock
 
     corpus, number = Corpus(), itertools.count()
+    embedder = Coded(384)
     mem = AgentMemory(
         folder,
-        embedder=Supplied(384),
+        embedder=embedder,
         clock=ManualClock("2026-01-01T00:00:00Z"),
         ids=lambda _: f"{next(number):026d}",
         entropy=lambda n: next(number).to_bytes(n, "big"),
     )
-    mem.add_many(corpus.memories(ROWS, 384), batch=500)
-    questions = iter(corpus.questions(200))
-    more = iter(list(corpus.memories(200, 384, start=ROWS)))
+    mem.add_many(corpus.turns(ROWS), batch=500)
+    asked = corpus.questions(200)
+    embedder.learn(asked)
+    questions = iter(asked)
+    more = iter(embedder.prepare(corpus.turns(200, start=ROWS)))
     return {
         "recall": lambda: [mem.recall(next(questions)) for _ in range(REPEAT)],
         "add": lambda: [mem.add(**next(more)) for _ in range(REPEAT)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -13,11 +14,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter_ns
+from time import perf_counter_ns, thread_time_ns
 from typing import Any
 
 import numpy as np
@@ -137,17 +139,23 @@ class Corpus:
 
 
 class Supplied:
-    """An embedder that costs next to nothing: a text's vector is drawn from the text's hash."""
+    """An embedder that costs next to nothing: a text's vector is its last word's topic, and noise from its hash."""
 
     def __init__(self, dimension: int) -> None:
         self.name = "supplied"
         self.fingerprint = f"supplied;dim={dimension}"
         self.dimension = dimension
         self.max_tokens = 100_000
+        self._topics = np.random.default_rng(dimension).standard_normal((TOPICS, dimension), np.float32)
+        self._topics /= np.linalg.norm(self._topics, axis=1, keepdims=True)
 
     def embed_query(self, text: str) -> Floats:
-        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        row = np.random.default_rng(seed).standard_normal(self.dimension, np.float32)
+        digest = hashlib.sha256(text.encode()).digest()
+        noise = np.random.default_rng(int.from_bytes(digest[:8], "big")).standard_normal(
+            self.dimension, np.float32
+        )
+        topic = self._topics[zlib.crc32(text.rpartition(" ")[2].encode()) % TOPICS]
+        row = np.float32(0.6) * topic + np.float32(0.8 * self.dimension**-0.5) * noise
         return row / np.linalg.norm(row)
 
     def embed_documents(self, texts: Sequence[str]) -> Floats:
@@ -160,21 +168,76 @@ class Supplied:
         return [match.span() for match in re.finditer(r"\S+", text)]
 
 
-class LocalQueries(Supplied):
-    """Supplied vectors for the documents, the real local encoder for every query."""
+class Coded(Supplied):
+    """Supplied vectors with a made-up code per word, as the local encoder gives per token for late interaction.
+
+    What `prepare` has seen costs a look-up, so that `add` can be timed without embedding.
+    """
+
+    token_codes = True
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__(dimension)
+        self.fingerprint = f"coded;dim={dimension}"
+        self._known: dict[str, tuple[Floats, Any]] = {}
+
+    def _codes(self, text: str) -> Any:
+        from twofold.embed.codes import TokenCodes
+
+        spans = self.token_spans(text)
+        bits = np.empty((len(spans), self.dimension // 8), np.uint8)
+        for row, (start, stop) in zip(bits, spans, strict=True):
+            row[:] = _code_of(text[start:stop], self.dimension // 8)
+        return TokenCodes(bits, spans)
+
+    def embed_query_with_codes(self, text: str) -> tuple[Floats, Any]:
+        known = self._known.get(text)
+        return (self.embed_query(text), self._codes(text)) if known is None else known
+
+    def embed_documents_with_codes(self, texts: Sequence[str]) -> tuple[Floats, list[Any]]:
+        found = [self.embed_query_with_codes(text) for text in texts]
+        return np.stack([row for row, _ in found]), [codes for _, codes in found]
+
+    def prepare(self, turns: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The turns as a list, their embedding done beforehand."""
+        kept = list(turns)
+        self.learn(f"{turn['speaker']}: {turn['content']}" for turn in kept)
+        return kept
+
+    def learn(self, texts: Iterable[str]) -> None:
+        """Embed the texts now, so that they cost nothing later."""
+        for text in texts:
+            self._known[text] = self.embed_query_with_codes(text)
+
+    def forget(self) -> None:
+        """Drop what `prepare` has made."""
+        self._known.clear()
+
+
+@functools.lru_cache(maxsize=VOCABULARY)
+def _code_of(word: str, size: int) -> npt.NDArray[np.uint8]:
+    return np.random.default_rng(zlib.crc32(word.encode())).integers(0, 256, size, np.uint8)
+
+
+class LocalQueries(Coded):
+    """A `Coded` store's documents, the real local encoder for every query."""
 
     def __init__(self, encoder: Any) -> None:
         super().__init__(encoder.dimension)
-        # The fingerprint of `Supplied`: a store filled by one may be read through the other.
+        # The fingerprint is that of `Coded`: a store filled by one may be read through the other.
+        self.token_codes = encoder.token_codes
         self.embed_query = encoder.embed_query  # type: ignore[method-assign]
+        self.embed_query_with_codes = encoder.embed_query_with_codes  # type: ignore[method-assign]
 
 
-def build_store(folder: Path, rows: int, dimension: int, *, batch: int = 1000, seed: int = 1) -> None:
-    """A closed store with `rows` memories whose vectors `Supplied(dimension)` answers for."""
+def build_store(folder: Path, rows: int, embedder: Supplied, *, batch: int = 1000, seed: int = 1) -> None:
+    """A closed store with `rows` memories as this embedder gives them; plain `Supplied` gets given vectors."""
     from twofold import AgentMemory
 
-    with AgentMemory(folder, embedder=Supplied(dimension)) as mem:
-        mem.add_many(Corpus(seed).memories(rows, dimension), batch=batch)
+    corpus = Corpus(seed)
+    with AgentMemory(folder, embedder=embedder) as mem:
+        coded = isinstance(embedder, Coded)
+        mem.add_many(corpus.turns(rows) if coded else corpus.memories(rows, embedder.dimension), batch=batch)
 
 
 # -- samples ---------------------------------------------------------------------------------------------
@@ -188,16 +251,21 @@ def interruptions() -> int:
 
 @dataclass
 class Samples:
-    """Durations of single calls in ms. Clean ones are those during which the scheduler left the core to us."""
+    """Durations of single calls in ms. Clean ones are those during which the scheduler left the core to us.
+
+    `cpu` is this thread's processor time of every call: what remains to compare by where no sample stays clean.
+    """
 
     all: list[float] = field(default_factory=list)
     undisturbed: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
 
     def time(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        before = interruptions()
+        before, spent = interruptions(), thread_time_ns()
         start = perf_counter_ns()
         result = call(*arguments)
         took = (perf_counter_ns() - start) / 1e6
+        self.cpu.append((thread_time_ns() - spent) / 1e6)
         self.all.append(took)
         if interruptions() == before:
             self.undisturbed.append(took)
@@ -230,6 +298,7 @@ class Samples:
             "min_ms": round(self.best, 6),
             "median_ms": round(self.median, 6),
             "p99_ms": round(self.quantile(0.99), 6),
+            "cpu_median_ms": round(float(np.median(self.cpu)), 6) if self.cpu else 0.0,
             "clean": len(self.undisturbed),
             "samples": len(self.all),
         }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .common import ROWS, Samples, Supplied, build_store, machine
+from .common import ROWS, Coded, Samples, Supplied, build_store, machine
 
 MARKERS = ("gate", "informational")
 WRONGLY_MARKED = pytest.StashKey[list[str]]()
@@ -75,13 +75,16 @@ def encoder() -> Any:
 
 @pytest.fixture(scope="session")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """dimension -> folder of a closed store with ROWS memories, each built once a session."""
+    """dimension -> folder of a closed store with ROWS memories, each built once a session.
+
+    384: with token codes, as the local encoder makes them; other dimensions: vectors given, as by another embedder.
+    """
     built: dict[int, Path] = {}
 
     def store(dimension: int) -> Path:
         if dimension not in built:
             folder = tmp_path_factory.mktemp(f"store{dimension}")
-            build_store(folder, ROWS, dimension)
+            build_store(folder, ROWS, Coded(384) if dimension == 384 else Supplied(dimension))
             built[dimension] = folder
         return built[dimension]
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from .common import (
     PUBLISHED_ROWS,
+    Coded,
     Corpus,
     Floats,
     Samples,
-    Supplied,
     cycle_of,
     pin,
     race,
@@ -128,7 +128,7 @@ def scratchpad() -> dict[str, Any]:
 
 
 def add() -> dict[str, Any]:
-    """One `add` without embedding, in a small store and in one ten times as large."""
+    """One `add`, its embedding done beforehand, in a small store and in one ten times as large."""
     from twofold import AgentMemory
 
     corpus = Corpus()
@@ -138,9 +138,12 @@ def add() -> dict[str, Any]:
         stores = {}
         try:
             for rows in (small, large):
-                stores[rows] = AgentMemory(Path(folder) / str(rows), embedder=Supplied(384))
-                stores[rows].add_many(corpus.memories(rows, 384), batch=1000)
-            fresh = {rows: iter(list(corpus.memories(500, 384, start=50_000 + rows))) for rows in stores}
+                stores[rows] = AgentMemory(Path(folder) / str(rows), embedder=Coded(384))
+                stores[rows].add_many(corpus.turns(rows), batch=1000)
+            fresh = {
+                rows: iter(mem.embedder.prepare(corpus.turns(500, start=50_000 + rows)))
+                for rows, mem in stores.items()
+            }
             calls = [lambda mem=mem, new=fresh[rows]: mem.add(**next(new)) for rows, mem in stores.items()]
             best = dict(zip(stores, race(calls, clean=150, most=300), strict=True))
         finally:
@@ -162,10 +165,14 @@ def recall() -> dict[str, Any]:
         stores = {}
         try:
             for rows in (1500, 6000):
-                stores[rows] = AgentMemory(Path(folder) / str(rows), embedder=Supplied(384))
-                stores[rows].add_many(corpus.memories(rows, 384), batch=1000)
-            calls = [cycle_of(mem.recall, corpus.questions(300, rows)) for rows, mem in stores.items()]
-            few, more = race(calls, clean=60, most=300)
+                stores[rows] = AgentMemory(Path(folder) / str(rows), embedder=Coded(384))
+                stores[rows].add_many(corpus.turns(rows), batch=1000)
+            calls = []
+            for rows, mem in stores.items():
+                questions = corpus.questions(300, rows)
+                mem.embedder.learn(questions)
+                calls.append(cycle_of(mem.recall, questions))
+            few, more = race(calls, clean=60, most=240)
         finally:
             for mem in stores.values():
                 mem.close()

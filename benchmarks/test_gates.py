@@ -22,7 +22,7 @@ from twofold import AgentMemory, Scratchpad
 from twofold.core import Graph, Lexicon, VectorIndex, decay, kernel, mmr, pack
 
 from . import instructions
-from .budget import MOST, QUERIES
+from .budget import ENOUGH, MOST, QUERIES
 from .common import (
     PUBLISHED_ROWS,
     ROOT,
@@ -104,14 +104,22 @@ DIMENSION = {"local": 384, "supplied": 1536}
 
 
 def judge(samples: Samples, label: str, note: Callable[[str], None]) -> None:
+    """Clean samples where the machine gives enough of them; else processor time, and the least of all within budget.
+
+    Recalls run on one thread, so their processor time is what they would take on a core of their own.
+    """
+    enough = len(samples.undisturbed) >= ENOUGH
+    judged = samples.undisturbed if enough else samples.cpu
+    median, p99 = (float(np.quantile(judged, q)) for q in (0.5, 0.99))
     note(
-        f"recall, {label}: median {show(samples.median)} of {RECALL_MEDIAN_MS} ms, "
-        f"p99 {show(samples.quantile(0.99))} of {RECALL_P99_MS} ms, "
-        f"{len(samples.undisturbed)} clean of {len(samples.all)}"
+        f"recall, {label}: median {show(median)} of {RECALL_MEDIAN_MS} ms, p99 {show(p99)} of {RECALL_P99_MS} ms, "
+        + ("" if enough else "in processor time: only ")
+        + f"{len(samples.undisturbed)} clean of {len(samples.all)}"
     )
-    assert len(samples.clean) >= QUERIES // 2
-    assert samples.median <= RECALL_MEDIAN_MS
-    assert samples.quantile(0.99) <= RECALL_P99_MS
+    assert len(judged) >= ENOUGH
+    assert median <= RECALL_MEDIAN_MS
+    assert p99 <= RECALL_P99_MS
+    assert min(samples.all) <= RECALL_MEDIAN_MS
 
 
 @pytest.mark.gate
@@ -141,7 +149,11 @@ def test_recall_budget_on_the_generic_kernel(
         request.getfixturevalue("encoder")  # skips or fails as above where it is not installed
     found = child("benchmarks.budget", str(stores(DIMENSION[kind])), kind, TWOFOLD_KERNEL="generic")
     assert found["kernel"] == "generic"
-    judge(Samples(found["all"], found["undisturbed"]), f"{ROWS} x {DIMENSION[kind]}, generic", note)
+    judge(
+        Samples(found["all"], found["undisturbed"], found["cpu"]),
+        f"{ROWS} x {DIMENSION[kind]}, generic",
+        note,
+    )
 
 
 def child(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
