@@ -20,10 +20,16 @@ def faded_rows(
     rates = np.array(
         [policy.rates(t).age_rate + policy.rates(t).idle_rate for t in index.types.names] or [0.0]
     )
-    # Boosts only add, and idle time is at most the age: a row younger than this cannot have faded.
-    age = (now - index.recorded.view(view.rows)) / DAY
-    old = age * rates[index.type.view(view.rows)] >= -np.log(policy.threshold) - 0.01
-    rows = np.flatnonzero(mask & old & ~index.pinned.view(view.rows))
+    # Boosts only add, and idle time is at most the age: a row younger than this cannot have faded. Rows are
+    # in the order they were recorded in, so the fastest rate bounds how many there are to look at.
+    least = -np.log(policy.threshold) - 0.01
+    fastest = float(rates.max())
+    if fastest <= 0.0:
+        return np.zeros(0, np.int64)
+    recorded = index.recorded.view(view.rows)
+    n = int(np.searchsorted(recorded, now - int(least / fastest * DAY), "right"))
+    old = (now - recorded[:n]) / DAY * rates[index.type.view(n)] >= least
+    rows = np.flatnonzero(mask[:n] & old & ~index.pinned.view(n))
     if len(rows) == 0:
         return rows
     weak = strength_of(policy, index, view, rows, now) < policy.threshold
