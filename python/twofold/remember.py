@@ -535,11 +535,12 @@ def supersessions(
     return decisions
 
 
-def hides(known: Known, visibility: str, agent_id: str) -> bool:
-    """Whether some who see a row would not see one of this visibility by this agent."""
+def wider(visibility: str, agent_id: str, than: str, than_by: str) -> bool:
+    """Whether some who see a row of this visibility and author would not see one of the other's."""
     widths = list(Visibility)
-    wider = widths.index(Visibility(known.visibility)) < widths.index(Visibility(visibility))
-    return wider or (visibility == Visibility.PRIVATE and known.agent_id != agent_id)
+    if visibility == than == Visibility.PRIVATE:
+        return agent_id != than_by
+    return widths.index(Visibility(visibility)) < widths.index(Visibility(than))
 
 
 def check_successor(old: Known, namespace: str, visibility: str, agent_id: str) -> None:
@@ -549,7 +550,7 @@ def check_successor(old: Known, namespace: str, visibility: str, agent_id: str) 
             f"supersession works within one namespace; {old.id!r} is in {old.namespace!r}, "
             f"the newer memory in {namespace!r}"
         )
-    if hides(old, visibility, agent_id):
+    if wider(old.visibility, old.agent_id, visibility, agent_id):
         raise InvalidInput(
             f"{old.id!r} is visible to more readers than the newer memory, who would be left with neither; "
             "make the newer one as visible, or forget the older one"
@@ -578,6 +579,8 @@ def by_time(
         if known.closed or known.ordinal in taken or not sees(principal, known):
             continue
         if known.valid_from > start:
+            if wider(draft.visibility, principal.agent_id, known.visibility, known.agent_id):
+                continue  # those who do not see the later fact go by this one
             if following is None or (known.valid_from, known.ordinal) < (
                 following.valid_from,
                 following.ordinal,
@@ -589,7 +592,7 @@ def by_time(
         objection = None
         if not may_close(principal, known):
             objection = "the writer may not supersede it"
-        elif hides(known, draft.visibility, principal.agent_id):
+        elif wider(known.visibility, known.agent_id, draft.visibility, principal.agent_id):
             objection = "it is visible to more readers than the newer one"
         elif rule == "frame" and known.pinned:
             objection = "it is pinned"

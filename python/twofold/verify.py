@@ -212,15 +212,16 @@ def stats(vault: Vault, principal: Principal, config: Config) -> dict[str, Any]:
         now = max(vault.now(), view.recorded_at)
         valid = mask & (view.valid_to > now) & (index.valid_from.view(view.rows) <= now)
         rows = np.flatnonzero(mask)
-        types = np.bincount(index.type.view(view.rows)[rows], minlength=len(index.types))
-        spaces = np.bincount(index.namespace.view(view.rows)[rows], minlength=len(index.namespaces))
+        types = np.bincount(index.type.view(view.rows)[rows], minlength=len(index.types)).tolist()
+        spaces = np.bincount(index.namespace.view(view.rows)[rows], minlength=len(index.namespaces)).tolist()
         generation = index.current_generation()
         out: dict[str, Any] = {
             "tenant": principal.tenant,
             "memories": len(rows),
             "current": int(np.count_nonzero(valid)),
-            "by_type": {n: int(c) for n, c in zip(index.types.names, types, strict=True) if c},
-            "by_namespace": {n: int(c) for n, c in zip(index.namespaces.names, spaces, strict=True) if c},
+            # By name: the order in which names first came up would tell of rows that are not to be seen.
+            "by_type": {n: c for n, c in sorted(zip(index.types.names, types, strict=True)) if c},
+            "by_namespace": {n: c for n, c in sorted(zip(index.namespaces.names, spaces, strict=True)) if c},
             "max_memories": config.l2_max_memories,
             "over_max_memories": max(0, len(rows) - config.l2_max_memories),
         }
