@@ -270,11 +270,14 @@ def test_a_question_the_encoder_cannot_read_is_left_to_the_words(clock: Any) -> 
 
 
 def test_the_cosine_counts_by_the_spread_of_its_encoder(clock: Any) -> None:
+    class Wide(Words):
+        cosine_spread = 0.10
+
     class Narrow(Words):
         cosine_spread = 0.05
 
     found = []
-    for kind in (Words, Narrow):
+    for kind in (Wide, Narrow):
         with AgentMemory(":memory:", embedder=kind(), clock=clock) as mem:
             mem.add_many([{"content": text} for text in TALK])
             found.append(part(mem, "bakery", "vector", profile={"late_weight": 0.0}))

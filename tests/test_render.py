@@ -107,7 +107,7 @@ def test_recalled_text_is_not_stored_again(mem: AgentMemory) -> None:
     mem.add_many([{"content": "The zebra eats grass"}, {"content": "The zebra sleeps"}])
     block = shown(mem)
     assert len(recalled_ids(block)) == 2
-    for quoted in (block, "\n".join("> " + line for line in block.splitlines())):
+    for quoted in (block, "\n".join("> " + part for part in block.splitlines())):
         with pytest.raises(InvalidInput, match="nothing but recalled"):
             mem.add(quoted)
     stored = mem.add(f"My own note.\n{block}\nAnd more.")

@@ -107,15 +107,19 @@ def ingest(mem: AgentMemory, conversations: list[dict[str, Any]]) -> int:
 
 
 def ask(
-    mem: AgentMemory, conversations: list[dict[str, Any]], profile: Any, budgets: Iterable[int]
+    mem: AgentMemory,
+    conversations: list[dict[str, Any]],
+    profile: Any,
+    budgets: Iterable[int],
+    aside: bool = True,
 ) -> list[Outcome]:
-    """Every question put to one profile."""
+    """Every question put to one profile; without `aside` the adversarial ones are left out."""
     out = []
     for conversation in conversations:
         session_of = {str(t["id"]): str(t["session"]) for t in conversation["turns"]}
         for question in conversation["questions"]:
             wanted = {str(e) for e in question["evidence"]}
-            if not wanted:
+            if not wanted or (question.get("category") == ASIDE and not aside):
                 continue
             options = {"namespaces": [conversation["id"]], "profile": profile, "promote": False}
             found = mem.recall(question["question"], k=DEEP, **options)
@@ -172,12 +176,12 @@ class Bench:
         self.conversations = conversations
         self._known: dict[str, list[Outcome]] = {}
 
-    def outcomes(self, profile: Any, budgets: Iterable[int]) -> list[Outcome]:
-        key = json.dumps(profile, sort_keys=True)
+    def outcomes(self, profile: Any, budgets: Iterable[int], aside: bool = True) -> list[Outcome]:
+        key = json.dumps([profile, aside], sort_keys=True)
         missing = [b for b in budgets if key not in self._known or b not in self._known[key][0].shares]
         if key not in self._known or missing:
             started = time.perf_counter()
-            made = ask(self.mem, self.conversations, profile, missing)
+            made = ask(self.mem, self.conversations, profile, missing, aside)
             for old, new in zip(self._known.get(key, made), made, strict=True):
                 new.shares.update(old.shares)
             self._known[key] = made
@@ -233,7 +237,7 @@ def ablation(bench: Bench) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for terms, sign in ((TERMS, 1.0), (OPTIONS, -1.0)):
         for name, changed in terms.items():
-            other = group(bench.outcomes(changed, [1000]), False)
+            other = bench.outcomes(changed, [1000], aside=False)
             row: dict[str, Any] = {"n": len(full), "on by default": sign > 0}
             for metric in SHOWN:
                 function = functions[metric]

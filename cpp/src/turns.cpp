@@ -15,8 +15,10 @@ void sort_unique(Rows& rows) {
     rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
 }
 
-std::int64_t place_of(const Rows& ordinals, std::int64_t row) {
+/// hint: where it stands if no other row lies between, as in most conversations.
+std::int64_t place_of(const Rows& ordinals, std::int64_t row, std::size_t hint) {
     if (row < 0) return -1;
+    if (hint < ordinals.size() && ordinals[hint] == row) return static_cast<std::int64_t>(hint);
     const auto at = std::lower_bound(ordinals.begin(), ordinals.end(), row);
     return at != ordinals.end() && *at == row ? at - ordinals.begin() : -1;
 }
@@ -76,9 +78,10 @@ Pool collect(std::span<const std::span<const std::int64_t>> lists, std::span<con
     }
     pool.previous.reserve(pool.ordinals.size());
     pool.next.reserve(pool.ordinals.size());
-    for (const std::int64_t row : pool.ordinals) {
-        pool.previous.push_back(place_of(pool.ordinals, read(previous, row)));
-        pool.next.push_back(place_of(pool.ordinals, read(next, row)));
+    for (std::size_t p = 0; p < pool.ordinals.size(); ++p) {
+        const std::int64_t row = pool.ordinals[p];
+        pool.previous.push_back(place_of(pool.ordinals, read(previous, row), p - 1));
+        pool.next.push_back(place_of(pool.ordinals, read(next, row), p + 1));
     }
     return pool;
 }

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from twofold import _core
 from twofold.index.tenant import ROLES, View
-from twofold.retrieve.candidates import Candidates, Mask, Ordinals, Scores, ordered
+from twofold.retrieve.candidates import Candidates, Mask, Ordinals, Scores
 from twofold.retrieve.late import Late
 from twofold.retrieve.profile import SPREAD, Profile
 from twofold.retrieve.question import in_times
@@ -222,6 +222,7 @@ def fuse(
     total = np.zeros(len(rows))
     for addend in parts.values():
         total = total + addend
-    best = ordered(rows, total)
-    order = np.searchsorted(rows, best.ordinals)
-    return Fused(best, {name: addend[order] for name, addend in parts.items()})
+    order = np.argsort(-total, kind="stable")  # rows ascend: score descending, then ordinal ascending
+    return Fused(
+        Candidates(rows[order], total[order]), {name: addend[order] for name, addend in parts.items()}
+    )
