@@ -486,11 +486,12 @@ class Watch:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A bound TCP socket; port 0 takes a free one. StoreError when the address cannot be had.
+    """A listening TCP socket; port 0 takes a free one. StoreError when the address cannot be had.
 
     Made here because asyncio switches Nagle's algorithm off only for sockets that name their protocol; with it
     on, every answer waits 40 ms for an acknowledgement.
     """
+    made: socket.socket | None = None
     try:
         family, kind, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -498,9 +499,11 @@ def listen(host: str, port: int) -> socket.socket:
         made = socket.socket(family, kind, socket.IPPROTO_TCP)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
+        made.listen(2048)  # from here on a client's connection waits for the server to start
     except OSError as error:
+        if made is not None:
+            made.close()
         raise StoreError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
-    made.set_inheritable(True)
     return made
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 import json
 import logging
+import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 MISSING: Final = "`twofold serve` needs packages that are not installed; pip install 'twofold[serve]'"
 
 
-@contextmanager
+@contextlib.contextmanager
 def reported(as_json: bool) -> Iterator[None]:
     """Turn a Twofold error into a message and exit status 1."""
     try:
@@ -166,7 +167,7 @@ def keys_revoke(store: str, keys_: Keys, as_json: bool, name_or_id: str) -> None
     type=int,
     default=Limits().readers,
     show_default=True,
-    help="For reads, and as many for writes.",
+    help="For reads; writes have their own.",
 )
 @click.option(
     "--drain",
@@ -206,7 +207,6 @@ def serve(store: str, keys_: Keys, as_json: bool, host: str, port: int, **option
         body=options["max_body"],
         timeout=options["timeout"],
         readers=options["threads"],
-        writers=options["threads"],
         drain=options["drain"],
         maintain_every=3600.0 * options["maintain_every"],
     )
@@ -231,34 +231,32 @@ def serve(store: str, keys_: Keys, as_json: bool, host: str, port: int, **option
         dev=options["tenant"] if options["dev"] else None,
         compat=options["compat"],
     )
-    # A store that cannot be opened is said now, not at the first request.
     tenants = sorted({k.tenant for k in keys_.active()}) or [options["tenant"]]
-    try:
+    # What cannot be opened is said now, not at the first request.
+    with contextlib.closing(server), contextlib.closing(listen(host, port)) as sock:
         server.owner(tenants[0]).stats()
-    except TwofoldError:
-        server.close()
-        raise
-    config = uvicorn.Config(
-        server.app,
-        host=host,
-        port=port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(limits.drain) or 1,
-        timeout_keep_alive=75,
-        lifespan="on",
-    )
-    sockets = [listen(host, port)]
-    where = "http://{}:{}".format(f"[{host}]" if ":" in host else host, sockets[0].getsockname()[1])
-    if as_json:
-        click.echo(json.dumps({"url": where, "store": store, "keys": len(keys_.active())}))
-    else:
-        click.echo(
-            f"serving {store} at {where} (keys: {len(keys_.active())}{', --dev' if options['dev'] else ''})"
+        config = uvicorn.Config(
+            server.app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(limits.drain) or 1,
+            timeout_keep_alive=75,
+            lifespan="on",
         )
-    sys.stdout.flush()
-    uvicorn.Server(config).run(sockets=sockets)
+        runner = uvicorn.Server(config)
+        # uvicorn raises a signal again after its orderly stop, which would turn the stop into a death; and one
+        # that comes before it listens to signals must count too.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: setattr(runner, "should_exit", True))
+        where = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
+        count = len(keys_.active())
+        if as_json:
+            click.echo(json.dumps({"url": where, "store": store, "keys": count}))
+        else:
+            click.echo(f"serving {store} at {where} (keys: {count}{', --dev' if options['dev'] else ''})")
+        sys.stdout.flush()
+        runner.run(sockets=[sock])
 
 
 def check_exposure(host: str, keys_: Keys, *, dev: bool, store: str) -> None:

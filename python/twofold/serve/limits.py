@@ -20,7 +20,7 @@ class Limits:
     body: of a JSON request. upload: of an import. timeout: of one request; long_timeout: of import, export,
     verify, maintain, gc, erase. rate: requests per second of a key that has no rate of its own (0: no limit),
     burst: as many at once. concurrent: requests under way before new ones get 503. readers, writers: threads.
-    drain: how long a stop waits for requests under way.
+    drain: how long a stop waits for requests under way. maintain_every: between maintenance runs, 0: never.
     """
 
     body: int = 8 << 20
@@ -30,8 +30,8 @@ class Limits:
     rate: float = 200.0
     burst: int = 400
     concurrent: int = 512
-    readers: int = 8
-    writers: int = 8
+    readers: int = 6
+    writers: int = 2  # they take turns at the store's lock anyway
     drain: float = 20.0
     maintain_every: float = DAY / SECOND
 

@@ -114,7 +114,10 @@ def _operation(route: Route) -> dict[str, Any]:
     if route.lines == "in":
         operation["requestBody"] = {
             "required": True,
-            "content": {LINES: {"schema": {"type": "string", "description": "a Twofold export"}}},
+            "content": {
+                LINES: {"schema": {"type": "string", "description": "a Twofold export"}},
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            },
         }
     if route.lines == "out":
         done = {"description": "JSON lines", "content": {LINES: {"schema": {"type": "string"}}}}

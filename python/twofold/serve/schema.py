@@ -66,8 +66,10 @@ def schema_of(hint: Any, components: dict[str, Schema]) -> Schema:
     if origin is list or (origin is tuple and args[1:] == (...,)):
         return {"type": "array", "items": schema_of(args[0], components)}
     if origin is tuple:
-        items = [schema_of(a, components) for a in args]
-        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+        # Not prefixItems: half of the tools that read OpenAPI do not know it.
+        kinds = [schema_of(a, components) for a in dict.fromkeys(args)]
+        items = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+        return {"type": "array", "items": items, "minItems": len(args), "maxItems": len(args)}
     if origin is dict or origin is Mapping:
         inner_schema = schema_of(args[1], components)
         return {"type": "object", "additionalProperties": inner_schema or True}
