@@ -338,8 +338,8 @@ def check_parents(principal: Principal, ledger: Ledger, draft: Draft) -> None:
 def duplicate_of(principal: Principal, ledger: Ledger, draft: Draft) -> Known | None:
     """The row that already says this, if there is one.
 
-    It is known, holds as long as this would, visible to the writer, and equal in tenant, namespace, visibility (author too if
-    private), type, key, speaker, session, event date, valid_from and content.
+    It is known, holds as long as this would, is visible to the writer, and equal in tenant, namespace,
+    visibility (author too if private), type, key, speaker, session, event date, valid_from and content.
     """
     if draft.supersedes:
         return None
