@@ -94,6 +94,11 @@ def tolerance(case: str) -> float:
     return TOLERANCES.get(case, TOLERANCE)
 
 
+def grown(counts: dict[str, int], known: dict[str, int]) -> dict[str, float]:
+    """Cases that take more instructions than the baseline allows, with the factor."""
+    return {c: n / known[c] for c, n in counts.items() if n > known[c] * (1 + tolerance(c))}
+
+
 def report(counts: dict[str, int], known: dict[str, int]) -> str:
     rows = []
     for case, count in counts.items():

@@ -172,6 +172,27 @@ def child(module: str, *arguments: str, **environment: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.gate
+def test_the_gates_can_fail() -> None:
+    """A slow recall, a slow tail, too few samples and a grown count are all refused."""
+    fine = [5.0] * 200
+    judge(Samples(fine, fine, fine), "made up", str)
+    judge(Samples(fine, [], fine), "made up", str)
+    tail = [5.0] * 190 + [200.0] * 10
+    for bad in (
+        Samples([100.0] * 200, [100.0] * 200, fine),
+        Samples(tail, tail, fine),
+        Samples([100.0] * 200, [], [100.0] * 200),
+        Samples([100.0] * 200, [], fine),
+        Samples([5.0] * 20, [5.0] * 20, [5.0] * 20),
+    ):
+        with pytest.raises(AssertionError):
+            judge(bad, "made up", str)
+    known = {"scan 384": 100_000, "recall": 100_000}
+    assert instructions.grown({"scan 384": 104_999, "recall": 109_999}, known) == {}
+    assert set(instructions.grown({"scan 384": 105_100, "recall": 110_100}, known)) == {"scan 384", "recall"}
+
+
 # -- ratios of one run -----------------------------------------------------------------------------------
 
 
@@ -242,8 +263,7 @@ def test_instruction_counts(note: Callable[[str], None]) -> None:
             "`python -m benchmarks.instructions --write` makes one"
         )
     assert counts.keys() == known.keys(), "cases changed: write a new baseline"
-    grown = {c: n / known[c] for c, n in counts.items() if n > known[c] * (1 + instructions.tolerance(c))}
-    assert grown == {}
+    assert instructions.grown(counts, known) == {}
     for case, n in counts.items():
         if n < known[case] * (1 - instructions.tolerance(case)):
             note(

@@ -12,6 +12,7 @@ import argparse
 import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,8 @@ from .common import (
 DIMENSION = 384
 SIZES = (1000, 10_000, PUBLISHED_ROWS, 100_000)
 LARGE = 1_000_000
+RULES = 2
+"""Raise it when a kept store would be filled otherwise today."""
 CURVE = ("recall_ms", "cached_ms", "add_ms", "open_ms", "ingest_ms", "rss_bytes", "disk_bytes")
 
 
@@ -61,8 +64,9 @@ def stored(folder: Path, rows: int) -> dict[str, Any]:
     from twofold import AgentMemory
 
     done = folder / "built.json"
-    if done.exists():
-        return dict(json.loads(done.read_text()))
+    if done.exists() and (known := json.loads(done.read_text())).get("rules") == RULES:
+        return dict(known)
+    shutil.rmtree(folder / "store", ignore_errors=True)
     say(f"  storing {rows:,} memories")
     corpus, batch, took = Corpus(), 1000, Samples()
     embedder = Coded(DIMENSION)
@@ -73,7 +77,9 @@ def stored(folder: Path, rows: int) -> dict[str, Any]:
             embedder.forget()
     per_row = sum(took.all) / rows
     built = {
+        "rules": RULES,
         "ingest_ms": per_row,
+        "ingest_cpu_ms": sum(took.cpu) / rows,
         "ingest_first_batch_ms": took.all[0] / min(batch, rows),
         "ingest_last_batch_ms": took.all[-1] / min(batch, rows),
         "ingest_best_batch_ms": took.best / min(batch, rows),
@@ -302,7 +308,10 @@ def markdown(results: dict[int, dict[str, Any]], commands: dict[str, Any]) -> st
 
         wanted.append((label, cell))
     wanted += [
-        ("add_many, per row", lambda r: show(r["ingest_ms"])),
+        (
+            "add_many, per row (processor time)",
+            lambda r: f"{show(r['ingest_ms'])} ({show(r['ingest_cpu_ms'])})",
+        ),
         ("add_many, per row, last batch", lambda r: show(r["ingest_last_batch_ms"])),
         ("open + first recall", lambda r: show(r["open_ms"])),
         ("RAM per memory", lambda r: f"{r['rss_bytes'] / 1024:.2f} KiB"),
