@@ -15,7 +15,7 @@ import itertools
 import random
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -501,11 +501,11 @@ HIDDEN: dict[str, list[dict[str, Any]]] = {
     "read only": [{"namespace": "private"}, {"namespace": "facts/a", "visibility": "private"}],
 }
 # The rest is of the store as a whole, and of those who may look at all of it.
-WITHIN = [
-    *("recall recall recall search get history timeline current_facts stats explain export_json why why receipts").split(),
-    *("feedback link add add add_many update supersede replay recall_as_context __iter__ read_only audit flag").split(),
-    "forget", "restore",
-]  # fmt: skip
+WITHIN = (
+    "recall recall recall search get history timeline current_facts stats explain export_json why why receipts "
+    "feedback link add add add_many update supersede replay recall_as_context __iter__ read_only audit flag "
+    "forget restore"
+).split()
 
 
 def agents_told(seed: int, name: str, steps: int = 30) -> tuple[list[str], list[str]]:

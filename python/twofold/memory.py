@@ -133,6 +133,7 @@ class AgentMemory:
         self._vault.auto_supersede = self.config.auto_supersede
         grants = (Grant(None, None, True),) if read_only else ()
         self._bind(Principal(tenant, "owner", grants), namespace, (namespace,), admin)
+        self._opener: AgentMemory | None = None
         self._finalizer = weakref.finalize(self, _close_quietly, self._vault)
 
     def _bind(self, principal: Principal, namespace: str | None, own: tuple[str, ...], admin: bool) -> None:
@@ -242,6 +243,7 @@ class AgentMemory:
     def _handle(self, principal: Principal, namespace: str | None, own: tuple[str, ...]) -> AgentMemory:
         handle = object.__new__(type(self))
         handle.config, handle._vault = self.config, self._vault
+        handle._opener = self._opener or self  # as long as this handle lives, the store stays open
         handle._bind(principal, namespace, own, self._admin and principal.is_owner)
         handle._finalizer = self._finalizer
         return handle
@@ -255,7 +257,13 @@ class AgentMemory:
         self._vault.flush(self.tenant)
 
     def close(self) -> None:
-        """Commit what waits and release the store. Handles made from this one close with it."""
+        """Commit what waits and release the store. Handles made from this one close with it.
+
+        Closing a handle that was made from another only commits: the store is the other's.
+        """
+        if self._opener is not None:
+            self.flush()
+            return
         self._finalizer.detach()
         self._vault.close()
 
