@@ -1,4 +1,4 @@
-"""A progress bar on stderr for long work, or the caller's own function. Silent when not asked for."""
+"""A progress bar on a terminal for long work, or the caller's own function. Silent when not asked for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Progress:
         """Report how many are done."""
         if callable(self._report):
             self._report(done)
-        elif self._report and sys.stderr is not None:
+        elif self._report and sys.stderr is not None and sys.stderr.isatty():
             if self._total:
                 filled = WIDTH * min(done, self._total) // self._total
                 bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}] {done}/{self._total}"
