@@ -22,9 +22,11 @@ def sections(command: click.Command, name: str, parent: click.Context | None = N
     text = "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
     yield f"## {context.command_path}\n\n```text\n{text}\n```\n"
     if isinstance(command, click.Group):
-        for child in sorted(command.commands):
-            if not command.commands[child].hidden:
-                yield from sections(command.commands[child], child, context)
+        # By the group's own listing: some commands are imported only when they are asked for.
+        for child in command.list_commands(context):
+            found = command.get_command(context, child)
+            if found is not None and not found.hidden:
+                yield from sections(found, child, context)
 
 
 def main() -> int:
