@@ -20,6 +20,8 @@ from twofold.serve import command
 from twofold.serve.client import TwofoldClient
 from twofold.serve.keys import Keys
 
+from .conftest import Running
+
 
 def run(*arguments: str) -> Any:
     return CliRunner().invoke(main, list(arguments))
@@ -138,3 +140,17 @@ def test_a_whole_life(tmp_path: Path) -> None:
         assert found is not None
         assert found.access_count == 1
         assert mem.verify().ok
+
+
+def test_the_command_line_works_on_a_server(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWOFOLD_KEY", running.key())
+    monkeypatch.setenv("TWOFOLD_STORE", running.url)
+    assert "added" in run("add", "The API runs on port 8080", "--tag", "api").stdout
+    assert "port 8080" in run("recall", "Which port?", "-k", "1", "--explain").stdout
+    body = json.loads(run("recall", "Which port?", "--json").stdout)
+    assert body["hits"][0]["memory"]["tags"] == ["api"]
+    assert run("get", "missing").exit_code == 3
+    assert run("verify", "--embedder", "none").exit_code == 0
+    failed = run("stats", "--tenant", "other")
+    assert failed.exit_code == 1
+    assert "PermissionDenied" in failed.stderr

@@ -57,7 +57,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Twofold",
             "version": __version__,
-            "description": "Memory for AI agents: the methods of AgentMemory over HTTP.",
+            "description": "Memory for AI agents: the methods of AgentMemory over HTTP. Every operation under /v1 "
+            "takes the header Twofold-As that whoami describes.",
         },
         "security": [{"key": []}],
         "paths": paths,
