@@ -1,0 +1,1 @@
+"""Memwright's ranking: tag extraction, scoring rules, and the cascade over any stores."""

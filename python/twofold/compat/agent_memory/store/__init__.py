@@ -1,0 +1,1 @@
+"""Store interfaces, the registry of backends and connection settings, under Memwright's names."""

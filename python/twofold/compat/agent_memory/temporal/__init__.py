@@ -1,0 +1,1 @@
+"""Timelines, current facts and contradictions."""

@@ -1,0 +1,1 @@
+"""Token estimate and settings, under Memwright's names."""
