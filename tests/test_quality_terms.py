@@ -358,3 +358,53 @@ def test_one_command_measures_a_set(
     assert result["terms"]["speaker named"]["any@10"] == [0.0, 0.0, 0.0]
     shown = capsys.readouterr().out
     assert all(name in shown for name in (*runner.CONTROLS, "default", "late interaction", "n = 2"))
+
+
+# -- feedback --------------------------------------------------------------------------------------------
+
+
+def judged_answers(mem: AgentMemory, count: int, useful: Any) -> None:
+    for i in range(count):
+        mem.add_many(
+            [
+                {"content": f"topic{i} said by the assistant", "metadata": {"role": "assistant"}},
+                {"content": f"topic{i} said by the user", "metadata": {"role": "user"}},
+            ]
+        )
+    for i in range(count):
+        found = mem.recall(f"topic{i} said", k=2, promote=False, keep=True)
+        chosen = [h.memory.id for h in found if useful(i, h)]
+        mem.feedback(found.receipt, useful=chosen)
+
+
+def test_feedback_fits_a_profile_that_holds_on_unseen_answers(mem: AgentMemory) -> None:
+    judged_answers(mem, 24, lambda _, hit: hit.memory.metadata.get("role") == "assistant")
+    fit = mem.fit_profile()
+    assert fit.changed
+    assert fit.judged == 24
+    assert fit.better >= 8
+    assert fit.worse == 0
+    assert fit.after > fit.before
+    assert fit.profile.name == "default+feedback"
+    assert fit.profile.role_weight < Profile().role_weight
+    assert mem.fit_profile() == fit
+    again = mem.recall("topic3 said", k=2, promote=False, profile=fit.profile)
+    assert again[0].memory.metadata["role"] == "assistant"
+    # Recalls that do not ask for it are as before.
+    assert mem.recall("topic3 said", k=2, promote=False)[0].memory.metadata["role"] == "user"
+
+
+def test_feedback_without_a_pattern_or_too_little_of_it_changes_nothing(mem: AgentMemory) -> None:
+    judged_answers(mem, 8, lambda _, hit: hit.memory.metadata.get("role") == "assistant")
+    few = mem.fit_profile()
+    assert not few.changed
+    assert few.profile == Profile()
+    assert "20 are needed" in few.reason
+
+
+def test_feedback_at_odds_with_itself_is_not_fitted(mem: AgentMemory) -> None:
+    role = ["user", "assistant"]
+    judged_answers(mem, 24, lambda i, hit: hit.memory.metadata.get("role") == role[i // 2 % 2])
+    fit = mem.fit_profile()
+    assert not fit.changed
+    assert "does not hold" in fit.reason

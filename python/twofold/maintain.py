@@ -19,9 +19,12 @@ from twofold.errors import InvalidInput
 from twofold.index.tenant import Mask, TenantIndex, View
 from twofold.model import Generation, Kind, Row, Vectors
 from twofold.progress import Progress
-from twofold.receipt import Receipt
+from twofold.recall import recall_at
+from twofold.receipt import Receipt, algorithm, stored
 from twofold.remember import WINDOW_OVERLAP, demand, embed_texts, lead_in_of
 from twofold.replay import body_of
+from twofold.retrieve import fit as fitting
+from twofold.retrieve.profile import Profile
 from twofold.retrieve.strength import faded_rows, strength_of
 from twofold.vault import Vault
 
@@ -307,3 +310,33 @@ def feedback(
             Kind.FEEDBACK,
             payload={"receipt": body["id"], "useful": list(useful), "useless": list(useless)},
         )
+
+
+def fit_profile(vault: Vault, principal: Principal, profile: Profile) -> fitting.Fit:
+    """Fit a profile to the feedback on kept receipts, each asked again on the state it was asked on.
+
+    Receipts that were not kept, were redacted, or came from other rules or another profile are passed over. Nothing
+    is written: the caller decides whether to recall with the fitted profile.
+    """
+    demand(principal, "maintain", "the store")
+    index = vault.index(principal.tenant)
+    answers = []
+    for _, payload in list(index.feedback):
+        judgement = json.loads(payload)
+        body = vault.store.receipt(principal.tenant, judgement["receipt"])
+        kept = {} if body is None else json.loads(body)
+        if kept.get("erased") or kept.get("algorithm") != algorithm():
+            continue
+        asked = stored(kept)
+        if asked.query.profile != profile or asked.seq > index.seq:
+            continue
+        found = recall_at(vault, asked.principal, index, index.view(asked.seq), asked.query, asked.policy)
+        useful = set(judgement["useful"])
+        names = list(dict.fromkeys(name for hit in found for name in hit.parts))
+        answers.append(
+            fitting.Judged(
+                {name: np.array([hit.parts.get(name, 0.0) for hit in found]) for name in names},
+                np.array([hit.memory.id in useful for hit in found], np.bool_),
+            )
+        )
+    return fitting.fit(answers, profile)

@@ -28,7 +28,8 @@ from twofold.model import Memory, Role
 from twofold.query import Instant
 from twofold.recall import Recall
 from twofold.receipt import Receipt
-from twofold.retrieve.profile import Profile
+from twofold.retrieve.fit import Fit
+from twofold.retrieve.profile import Profile, profile_of
 from twofold.stores import open_store
 from twofold.tokens import TokenCounter, counter
 from twofold.vault import Vault
@@ -373,6 +374,15 @@ class AgentMemory:
     ) -> None:
         """Log which of a recall's memories were useful, and which were not."""
         keeping.feedback(self._vault, self._principal, receipt, useful, useless)
+
+    @audited
+    def fit_profile(self, profile: str | Profile | dict[str, Any] | None = None) -> Fit:
+        """Fit a profile's weights to the feedback on kept receipts (`recall(..., keep=True)`); nothing is written.
+
+        Deterministic, and unchanged unless it holds on answers that it was not fitted on. To use the result:
+        `recall(..., profile=mem.fit_profile().profile)`.
+        """
+        return keeping.fit_profile(self._vault, self._principal, profile_of(profile))
 
     @audited
     def erase(self, memory_id: str, *, reason: str) -> erasing.Erasure:
