@@ -346,7 +346,9 @@ def test_one_command_measures_a_set(
     data = tmp_path / "tiny.jsonl"
     data.write_text(json.dumps({"id": "c", "turns": turns, "questions": questions}) + "\n", encoding="utf-8")
     out = tmp_path / "out.json"
-    command = f"run.py --data {data} --embedder hashing --budget 1000 --ablate --json {out}"
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{runner.START}\nold\n{runner.STOP}\nafter\n", encoding="utf-8")
+    command = f"run.py --data {data} --embedder hashing --budget 1000 --ablate --json {out} --page {page}"
     monkeypatch.setattr(sys, "argv", command.split())
     assert runner.main() == 0
     result = json.loads(out.read_text("utf-8"))["tiny"]
@@ -357,7 +359,16 @@ def test_one_command_measures_a_set(
     assert set(result["terms"]) == {*runner.TERMS, *runner.OPTIONS}
     assert result["terms"]["speaker named"]["any@10"] == [0.0, 0.0, 0.0]
     shown = capsys.readouterr().out
-    assert all(name in shown for name in (*runner.CONTROLS, "default", "late interaction", "n = 2"))
+    assert all(name in shown for name in (*runner.CONTROLS, "default", "late interaction"))
+    written = page.read_text("utf-8")
+    assert written.startswith("before\n")
+    assert written.endswith(f"{runner.STOP}\nafter\n")
+    assert "old" not in written.splitlines()
+    assert all(f"| {name} " in written for name in (*runner.CONTROLS, "default", "late interaction"))
+    assert "n = 2" in written
+    page.write_text("no marks", encoding="utf-8")
+    with pytest.raises(ValueError, match="no place for tables"):
+        runner.write_page({"tiny": result}, page)
 
 
 # -- feedback --------------------------------------------------------------------------------------------

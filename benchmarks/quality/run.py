@@ -275,16 +275,58 @@ def show(rows: dict[str, Any]) -> None:
     print("95 % intervals of default: " + ", ".join(f"{n} {row[n][1]:.1f}-{row[n][2]:.1f}" for n in names))
 
 
-def show_ablation(rows: dict[str, Any]) -> None:
-    """Print what each term adds as a Markdown table."""
-    n = next(iter(rows.values()))["n"]
-    print(f"\nGain of each term, percentage points with 95 % paired bootstrap intervals, n = {n}")
-    print("| term | " + " | ".join(SHOWN) + " | any@10 won/lost, McNemar p |")
-    print("|---" * (len(SHOWN) + 2) + "|")
+def ablation_rows(rows: dict[str, Any]) -> list[str]:
+    """What each term adds, as the lines of a Markdown table."""
+    lines = ["| term | " + " | ".join(SHOWN) + " | any@10 won/lost, McNemar p |"]
+    lines.append("|---" * (len(SHOWN) + 2) + "|")
     for name, row in rows.items():
         cells = [f"{row[m][0]:+.1f} [{row[m][1]:.1f}, {row[m][2]:.1f}]" for m in SHOWN]
         tail = f"{row['won']}/{row['lost']}, {row['p']:.3f}"
-        print(f"| {name}{'' if row['on by default'] else ' (off)'} | {' | '.join(cells)} | {tail} |")
+        lines.append(f"| {name}{'' if row['on by default'] else ' (off)'} | {' | '.join(cells)} | {tail} |")
+    return lines
+
+
+def page(results: dict[str, Any]) -> str:
+    """Every table in Markdown, with n, metrics and intervals."""
+    lines: list[str] = []
+    for name, result in results.items():
+        rows = result["methods"]
+        metrics = [m for m in rows["default"] if m != "n"]
+        lines += ["", f"### {name}", "", "Percent; of the default with its 95 % interval.", ""]
+        lines += ["| method | n | " + " | ".join(metrics) + " |", "|---" * (len(metrics) + 2) + "|"]
+        for method, row in rows.items():
+            cells = [
+                f"**{row[m][0]:.1f}** [{row[m][1]:.1f}, {row[m][2]:.1f}]"
+                if method == "default"
+                else f"{row[m][0]:.1f}"
+                for m in metrics
+            ]
+            lines.append(f"| {method} | {row['n']} | {' | '.join(cells)} |")
+        if len(result["categories"]) > 1:
+            lines += ["", "| category (default) | n | any@10 | frac@10 |", "|---|---|---|---|"]
+            for category, row in result["categories"].items():
+                cells = [f"{row[m][0]:.1f} [{row[m][1]:.1f}, {row[m][2]:.1f}]" for m in ("any@10", "frac@10")]
+                lines.append(f"| {category or '(none)'} | {row['n']} | {' | '.join(cells)} |")
+        if "terms" in result:
+            n = next(iter(result["terms"].values()))["n"]
+            lines += ["", f"What each term adds, percentage points with 95 % paired intervals, n = {n}:", ""]
+            lines += ablation_rows(result["terms"])
+    return "\n".join([*lines, ""])
+
+
+START: Final = "<!-- tables: written by benchmarks/quality/run.py -->"
+STOP: Final = "<!-- /tables -->"
+
+
+def write_page(results: dict[str, Any], path: Path) -> None:
+    """Put the tables between the marks of a Markdown page."""
+    check({name: result["methods"] for name, result in results.items()})
+    text = path.read_text(encoding="utf-8")
+    head, start, rest = text.partition(START)
+    _, stop, tail = rest.partition(STOP)
+    if not start or not stop:
+        raise ValueError(f"{path} has no place for tables: {START} ... {STOP}")
+    path.write_text(f"{head}{START}\n{page(results)}\n{STOP}{tail}", encoding="utf-8")
 
 
 def draw(tables: dict[str, Any], path: Path) -> None:
@@ -336,6 +378,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--ablate", action="store_true", help="what each term adds")
     parser.add_argument("--json", type=Path, help="write every figure")
     parser.add_argument("--png", type=Path, help="draw evidence share against the budget (needs matplotlib)")
+    parser.add_argument("--page", type=Path, help="Markdown page whose tables are written anew")
     parser.add_argument("--keep", type=Path, help="folder for stores that later runs use again")
     return parser.parse_args()
 
@@ -374,11 +417,13 @@ def main() -> int:
             results[path.stem] = {"methods": rows, "categories": categories(bench, "default")}
             if args.ablate:
                 results[path.stem]["terms"] = ablation(bench)
-                show_ablation(results[path.stem]["terms"])
+                print("\n".join(ablation_rows(results[path.stem]["terms"])))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if args.png:
         draw(tables, args.png)
+    if args.page:
+        write_page(results, args.page)
     return 0
 
 
