@@ -11,6 +11,7 @@ import pytest
 
 from twofold import AgentMemory, Filters, Profile, Role, Session, errors
 from twofold.serve.client import TwofoldClient
+from twofold.serve.table import _CONSTANTS as CONSTANTS
 from twofold.serve.table import ROUTES
 
 from .conftest import Running
@@ -155,6 +156,24 @@ def test_keeping(client: TwofoldClient, here: AgentMemory, filled: list[Any]) ->
     assert client.gc() == here.gc()
     assert client.flush() is None
     assert [e["seq"] for e in client.audit(after=1, limit=2)] == [2, 3]
+
+
+def test_fitting(client: TwofoldClient, here: AgentMemory, filled: list[Any]) -> None:
+    kept = client.recall("planner", keep=True)
+    client.feedback(kept.receipt, [kept[0].memory.id])
+    assert client.fit_profile() == here.fit_profile()
+    assert client.fit_profile("rrf").profile.name == "rrf"
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_profile_at_its_limits_is_no_failure(client: TwofoldClient, filled: list[Any], name: str) -> None:
+    schema = CONSTANTS[name]
+    kinds = schema.get("anyOf", [schema])[0]
+    for value in kinds.get("enum", [kinds.get("minimum"), kinds.get("maximum")]):
+        for fusion in ("score", "rrf"):
+            assert (
+                client.recall("server A", profile={"fusion": fusion, name: value}, budget=100).tokens <= 100
+            )
 
 
 def test_export_and_import_are_lossless(

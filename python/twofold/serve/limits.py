@@ -31,7 +31,7 @@ class Limits:
     burst: int = 400
     concurrent: int = 512
     readers: int = 6
-    writers: int = 2  # they take turns at the store's lock anyway
+    writers: int = 4  # they embed at once, and take turns at the store's lock
     drain: float = 20.0
     maintain_every: float = DAY / SECOND
 

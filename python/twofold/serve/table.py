@@ -13,6 +13,7 @@ from twofold.index.filters import Filters
 from twofold.maintain import GcReport, MaintainReport
 from twofold.model import Memory, Role, Visibility
 from twofold.remember import FIELDS
+from twofold.retrieve.fit import Fit
 from twofold.retrieve.profile import Profile
 from twofold.serve import wire
 from twofold.serve.schema import Schema, nullable, object_of
@@ -123,6 +124,8 @@ _CONSTANTS: Final[dict[str, Schema]] = {
     "session_top": _COUNT,
     "hops": {"type": "integer", "minimum": 0, "maximum": 4},
     "b": SHARE,
+    "k1": {**_NUMBER, "maximum": 1000},
+    "longest": {**_NUMBER, "minimum": 1},
     "mmr_lambda": nullable(SHARE),
 }
 
@@ -297,6 +300,10 @@ TABLE: Final[tuple[Route, ...]] = (
     Route(
         "feedback", "POST", "/feedback", "Log which of a recall's memories were useful",
         {"receipt": RECEIPT, "useful": NAMES, "useless": NAMES}, *_NOTHING, required=("receipt",),
+    ),
+    Route(
+        "fit_profile", "POST", "/fit", "Fit a profile's weights to the feedback on kept receipts; nothing is written",
+        {"profile": ASKED["profile"]}, *_report(Fit), reads=True,
     ),
     Route("receipts", "GET", "/receipts", "Ids and seqs of the kept receipts", {}, *wire.RECEIPTS, reads=True),
     Route(
