@@ -6,6 +6,7 @@ import functools
 import importlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
@@ -29,7 +30,7 @@ from twofold.query import Instant
 from twofold.recall import Recall
 from twofold.receipt import Receipt
 from twofold.retrieve.fit import Fit
-from twofold.retrieve.profile import Profile, profile_of
+from twofold.retrieve.profile import Profile, profile_of, profile_of
 from twofold.stores import open_store
 from twofold.tokens import TokenCounter, counter
 from twofold.vault import Vault
@@ -460,7 +461,7 @@ class AgentMemory:
             known_at=known_at,
             now=now,
             include_faded=include_faded,
-            profile=profile,
+            profile=self._profile(profile),
             vector=vector,
         )
         found = recall.recall(self._vault, self._principal, asked)
@@ -472,6 +473,14 @@ class AgentMemory:
             keeping.keep_receipt(self._vault, self._principal, found.receipt)
         self._vault.latency(self.tenant).note(1000.0 * (monotonic() - started), self.config.l2_target_ms)
         return found
+
+    def _profile(self, profile: str | Profile | dict[str, Any] | None) -> Profile:
+        """The profile asked for, with the configured similarity threshold where it has none of its own."""
+        chosen = profile_of(profile)
+        threshold = self.config.l2_similarity_threshold
+        if threshold is None or chosen.min_cosine > -1.0:
+            return chosen
+        return replace(chosen, min_cosine=threshold)
 
     def recall_as_context(self, query_text: str, budget: int = 2000, **options: Any) -> str:
         """`recall(...).context()`: labelled text to paste as data; "" when nothing was found."""

@@ -151,7 +151,9 @@ def recall_at(
         }
         named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(view, eligible)))
         found["graph"] = graph.search(view, eligible, named, profile)
-        found["vector"] = vector.search(view, part, eligible, query.vector, profile)
+        found["vector"] = vector.above(
+            vector.search(view, part, eligible, query.vector, profile), profile.min_cosine
+        )
         layers = {name: c for name, c in found.items() if asked(name, profile)}
 
         # [4] fusion, over exact scores of every candidate and of the turns around it

@@ -24,6 +24,8 @@ class Profile:
     depth: int = 200
     # Absolute cosines beat cosines scaled by the best one (+1.0 frac@10 on LoCoMo): the scale says how sure it is.
     vector_weight: float = 1.0
+    # Least cosine of a vector candidate. Off: 0.72, as published, drops most true hits of MiniLM (QUALITY.md).
+    min_cosine: float = -1.0
     lexical_weight: float = 0.5
     # Late interaction, where the embedder gives token codes: it and these two replace the two weights above for
     # memories with codes (of one window). +1.7 any@10, +3.4 MRR on LoCoMo, +2.5 share@1000 on BEAM.

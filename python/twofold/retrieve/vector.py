@@ -41,6 +41,14 @@ def search(
         want *= 2
 
 
+def above(found: Candidates, least: float) -> Candidates:
+    """Only the candidates whose cosine is at least `least`; they are best first, so the rest is a tail."""
+    if least <= -1.0:
+        return found
+    keep = int(np.count_nonzero(found.scores >= least))
+    return Candidates(found.ordinals[:keep], found.scores[:keep])
+
+
 def scores(
     part: VectorPart | None,
     query: npt.NDArray[np.float32] | None,
