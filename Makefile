@@ -123,9 +123,11 @@ bench: $(DEV_STAMP) $(BUILD_STAMP) ## all measurements: peers in one table, then
 	@$(PY) -m benchmarks.whole --sizes 1000 10000 14726
 	@$(PYTEST) benchmarks -m informational -q --benchmark-columns=min,median,stddev,rounds
 
-quality: model ## evidence recall on the measuring data
-	@for set in locomo_dev beam100k_dev xquad_zh_dev; do \
-	  $(PY) benchmarks/quality/run.py --data $(TWOFOLD_DATA)/$$set.jsonl || exit 1; done
+quality: model ## evidence recall on the measuring data: tables and picture of docs/recall.md, build/quality.json
+	@$(PY) -c 'import matplotlib' 2> /dev/null || $(PY) -m pip install -q 'matplotlib>=3.8'
+	@mkdir -p build
+	@$(PY) benchmarks/quality/run.py $(addprefix --data $(TWOFOLD_DATA)/,locomo_dev.jsonl beam100k_dev.jsonl xquad_zh_dev.jsonl) \
+	  --ablate --keep build/quality --json build/quality.json --png docs/recall.png --page docs/recall.md
 
 fmt: $(DEV_STAMP) ## format Python and C++
 	@$(BIN)/ruff check -q --fix-only
