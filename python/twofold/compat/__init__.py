@@ -24,7 +24,9 @@ def install_alias() -> None:
     """
     there = sys.modules.get(_ALIAS)
     if there is not None and there.__name__ != _HOME:
-        raise ImportError(f"{_ALIAS} is imported from {there.__file__} already; call install_alias() before that")
+        raise ImportError(
+            f"{_ALIAS} is imported from {there.__file__} already; call install_alias() before that"
+        )
     sys.modules[_ALIAS] = importlib.import_module(_HOME)
     for name in _MODULES:
         sys.modules[f"{_ALIAS}.{name}"] = importlib.import_module(f"{_HOME}.{name}")

@@ -56,7 +56,7 @@ from twofold.ledger import Known, Ledger
 from twofold.lookup import When
 from twofold.memory import AgentMemory as Twofold
 from twofold.model import Kind, Visibility
-from twofold.query import Instant
+from twofold.query import Instant, whole
 from twofold.recall import Hit
 from twofold.stores.memwright import query as run_sql
 from twofold.stores.sqlite import FILE_NAME as STORE_NAME
@@ -149,9 +149,7 @@ class AgentMemory:
         self._temporal = TemporalManager(self._store)
         self._retrieval = self._cascade(self._rows, self._vault.clock.now)
 
-    def seat(
-        self, agent_id: str, chairs: tuple[Chair, ...], write_quota: int | None = None
-    ) -> AgentMemory:
+    def seat(self, agent_id: str, chairs: tuple[Chair, ...], write_quota: int | None = None) -> AgentMemory:
         """A handle for an agent that may do what every chair allows. The data layer holds it to that."""
         mine = self._principal
         if isinstance(mine, Seated):
@@ -162,7 +160,7 @@ class AgentMemory:
         handle = object.__new__(type(self))
         handle.path, handle.config, handle.in_place = self.path, self.config, self.in_place
         handle._memo, handle._options = self._memo, self._options
-        namespace = chairs[-1].namespace
+        namespace = chairs[-1].namespace or DEFAULT
         handle._start(self._mem._handle(principal, namespace, (namespace,)), namespace, None)
         return handle
 
@@ -321,7 +319,9 @@ class AgentMemory:
                     continue
                 if happened is not None and int(index.event_at[ordinal]) != happened:
                     continue
-                if (item["visibility"] or "public") != ("public", "team", "private")[index.visibility[ordinal]]:
+                if (item["visibility"] or "public") != ("public", "team", "private")[
+                    index.visibility[ordinal]
+                ]:
                     continue
                 return int(ordinal)
         return None
@@ -428,7 +428,9 @@ class AgentMemory:
         if memory.status == ARCHIVED and old.status != ARCHIVED:
             self.forget(memory.id)
         elif memory.status == SUPERSEDED and old.status == ACTIVE and memory.superseded_by:
-            until = None if memory.valid_until is None else from_us(lenient_us(memory.valid_until, "valid_until"))
+            until = (
+                None if memory.valid_until is None else from_us(lenient_us(memory.valid_until, "valid_until"))
+            )
             self._mem.supersede(memory.id, memory.superseded_by, at=until)
         return self._stored(memory.id)
 
@@ -467,8 +469,7 @@ class AgentMemory:
 
     def _budget(self, budget: int | None) -> int:
         budget = self.config.default_token_budget if budget is None else budget
-        if isinstance(budget, bool) or not isinstance(budget, int):
-            raise InvalidInput(f"budget must be a whole number of tokens, not {budget!r}")
+        budget = whole(budget, "budget", -(2**40), 2**40)
         if budget < 1:
             raise BudgetError(f"a budget of {budget} tokens holds nothing; give 1 or more, or leave it out")
         return budget
@@ -504,9 +505,7 @@ class AgentMemory:
             promote=False,
         )
         memories = self._rows(namespace, as_of, known_at).memories([h.memory.ordinal for h in hits])
-        results = [
-            RetrievalResult(m, h.score, _source(h)) for m, h in zip(memories, hits, strict=True)
-        ]
+        results = [RetrievalResult(m, h.score, _source(h)) for m, h in zip(memories, hits, strict=True)]
         return pack(results, tokens)
 
     def _cascade(
@@ -554,8 +553,7 @@ class AgentMemory:
         after, before: bounds of created_at, inclusive. limit counts what passed: nothing that passes is hidden
         by what does not.
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidInput(f"limit must be a whole number of 0 or more, not {limit!r}")
+        limit = whole(limit, "limit", 0, 10**9)
         rows = self._rows(namespace)
         found = rows.ordinals(status, category, entity, after, before)
         if query and limit:
@@ -598,7 +596,7 @@ class AgentMemory:
         found = extract_memories(messages, use_llm, model)
         return [self.add(m.content, m.tags, m.category, m.entity, namespace) for m in found]
 
-    def batch_embed(self, batch_size: int = 100) -> int:
+    def batch_embed(self, batch_size: int = 100) -> int:  # noqa: ARG002 (the store has its own)
         """Give vectors to memories stored without an embedder. Returns the active memories, which all have one.
 
         Vectors are made with every write, namespaces and all, so there is usually nothing to do.
@@ -765,7 +763,9 @@ class AgentMemory:
         memory.db stays as it is. Raises InvalidInput for a handle that is not on such a store.
         """
         if not self.in_place or self._namespace is not None:
-            raise InvalidInput(f"{self.path} is not a whole Memwright store opened in place; nothing to migrate")
+            raise InvalidInput(
+                f"{self.path} is not a whole Memwright store opened in place; nothing to migrate"
+            )
         self._mem.close()
         report = reader.migrate(self.path, self.path, **self._options)
         save_config(self.path, self.config)
@@ -917,4 +917,3 @@ def _revive(writer: Writer, ledger: Ledger, memory_id: str, gone: Known) -> None
         )
         for end in ends:
             remember.end(writer, old, end.at, end.by, "key", "what came between was forgotten", alone=True)
-

@@ -64,9 +64,9 @@ class WriteQuotaExceeded(QuotaExceeded, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Chair:
-    """One step of narrowing: a namespace, a role in it (None: the owner's rights there), a write bar."""
+    """One step of narrowing: a namespace (None: any), a role in it (None: the owner's rights), a write bar."""
 
-    namespace: str
+    namespace: str | None
     role: AgentRole | None = None
     read_only: bool = False
 
@@ -78,7 +78,11 @@ class Chair:
 
     def reads(self, namespace: str) -> bool:
         """Whether memories of a namespace may be read from here."""
-        return namespace == self.namespace or self.role in READS_ACROSS
+        return self.covers(namespace) or self.role in READS_ACROSS
+
+    def covers(self, namespace: str) -> bool:
+        """Whether this is a seat in the namespace."""
+        return self.namespace is None or self.namespace == namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +130,9 @@ class Seated(Principal):
         """Whether every chair reads the namespace."""
         return all(c.reads(namespace) for c in self.chairs)
 
-    def writes(self, namespace: str, memory_type: str | None) -> bool:
+    def writes(self, namespace: str, memory_type: str | None) -> bool:  # noqa: ARG002 (any category)
         """Whether it may write, and the namespace is its own. Any category may be written."""
-        return self.may("write") and all(c.namespace == namespace for c in self.chairs)
+        return self.may("write") and all(c.covers(namespace) for c in self.chairs)
 
     def reach(self, patterns: tuple[str, ...]) -> Reach:
         """What a read of these namespaces may see."""
@@ -147,7 +151,7 @@ class SeatedReach(Reach):
 
     def team(self, name: str) -> bool:
         """Whether team rows of the namespace are visible."""
-        return all(c.namespace == name for c in self.principal.chairs)
+        return all(c.covers(name) for c in self.principal.chairs)
 
     @property
     def sees_private(self) -> bool:

@@ -36,16 +36,14 @@ Ordinals = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
-def lenient_us(value: str, name: str) -> int:
+def lenient_us(value: Any, name: str) -> int:
     """Microseconds of an instant in ISO 8601; without a zone it is in UTC, as all of Memwright's times are."""
-    if not isinstance(value, str):
-        return to_us(value, name=name)
-    text = value.strip()
+    text = value.strip() if isinstance(value, str) else value
     try:
         return to_us(text, name=name)
     except InvalidInput:
         try:
-            return to_us(f"{text}+00:00", name=name)
+            return to_us(f"{text}+00:00" if isinstance(text, str) else text, name=name)
         except InvalidInput:
             raise InvalidInput(
                 f"{name} {value!r} is not ISO 8601; write 2026-03-12T10:30:00Z or 2026-03-12"
@@ -96,18 +94,22 @@ class Rows:
         """Rows of a status: bool (rows,). None for all three; one row a memory, its newest version."""
         rows = self.view.rows
         ended = self.view.valid_to <= self.at
-        known = self.scope & ~self.view.closed
+        known: Mask = self.scope & ~self.view.closed
         if self.when.as_of is not None:
             known &= self.index.valid_from.view(rows) <= self.when.as_of
         if status == ACTIVE:
-            return known & ~ended
+            known &= ~ended
+            return known
         if status == SUPERSEDED:
-            return known & ended
-        gone = self.scope & self.view.closed
+            known &= ended
+            return known
+        gone: Mask = self.scope & self.view.closed
         for ordinal in np.flatnonzero(gone).tolist():
             versions = self.index.versions[int(self.index.lineage[ordinal])]
             gone[ordinal] = ordinal == max(v for v in versions if v < rows)
-        return gone if status == ARCHIVED else gone | known
+        if status != ARCHIVED:
+            gone |= known
+        return gone
 
     def ordinals(
         self,

@@ -181,8 +181,8 @@ class EntityGraph(GraphStore):
         for _ in range(_ROUNDS):
             loose = alpha * sum(rank[i] for i in range(n) if not degree[i]) / n
             fresh = [loose + (1.0 - alpha) / n] * n
-            for a, b in links:
-                fresh[b] += alpha * rank[a] / degree[a]
+            for i, j in links:
+                fresh[j] += alpha * rank[i] / degree[i]
             moved = sum(abs(x - y) for x, y in zip(rank, fresh, strict=True))
             rank = fresh
             if moved < n * _TOLERANCE:

@@ -211,7 +211,7 @@ HEADER: Final = "Relevant memories:"
 
 
 def line_of(result: RetrievalResult) -> str:
-    """One line. A line break inside a memory is written as "\\n", so that no memory can pose as another line."""
+    r"""One line. A line break inside a memory is written as "\n", so that no memory can pose as another line."""
     content = "\\n".join(result.memory.content.splitlines())
     return f"- [{result.match_source}:{result.score:.2f}] {content}"
 

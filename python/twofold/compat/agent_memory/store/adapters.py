@@ -113,13 +113,11 @@ class Vectors(VectorStore):
         embedder = self._mem._mem.embedder
         return "none" if embedder is None else embedder.fingerprint
 
-    def add(self, memory_id: str, content: str, namespace: str = "default") -> None:
+    def add(self, memory_id: str, content: str, namespace: str = "default") -> None:  # noqa: ARG002
         """Nothing to do for a stored memory: it has its vector. NotFound for one that is not stored."""
         self._mem._stored(memory_id)
 
-    def search(
-        self, query_text: str, limit: int = 20, namespace: str | None = None
-    ) -> list[dict[str, Any]]:
+    def search(self, query_text: str, limit: int = 20, namespace: str | None = None) -> list[dict[str, Any]]:
         """[{memory_id, content, distance}] of active memories, nearest first; distance is 1 - cosine."""
         rows = self._rows(namespace)
         found = rows.nearest(self._mem._embed(query_text), limit)

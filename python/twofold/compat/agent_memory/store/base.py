@@ -80,9 +80,7 @@ class VectorStore(ABC):
         """Index a memory."""
 
     @abstractmethod
-    def search(
-        self, query_text: str, limit: int = 20, namespace: str | None = None
-    ) -> list[dict[str, Any]]:
+    def search(self, query_text: str, limit: int = 20, namespace: str | None = None) -> list[dict[str, Any]]:
         """[{memory_id, content, distance}], nearest first."""
 
     @abstractmethod

@@ -56,7 +56,9 @@ def check_served(backends: Sequence[str]) -> None:
 
 
 def instantiate_backend(
-    backend_name: str, store_path: Any, backend_config: dict[str, Any] | None = None
+    backend_name: str,
+    store_path: Any,
+    backend_config: dict[str, Any] | None = None,  # noqa: ARG001
 ) -> Any:
     """Open a store's adapter by the name of the backend it stands for; `backend_config` is not needed."""
     from twofold.compat.agent_memory.core import AgentMemory
