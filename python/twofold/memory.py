@@ -30,7 +30,7 @@ from twofold.query import Instant
 from twofold.recall import Recall
 from twofold.receipt import Receipt
 from twofold.retrieve.fit import Fit
-from twofold.retrieve.profile import Profile, profile_of, profile_of
+from twofold.retrieve.profile import Profile, profile_of
 from twofold.stores import open_store
 from twofold.tokens import TokenCounter, counter
 from twofold.vault import Vault

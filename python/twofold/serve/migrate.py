@@ -231,6 +231,8 @@ def migrate(source: str, dest: str, tenants: tuple[str, ...], compared: bool, as
     Everything is copied: every version, event, vector, receipt and tombstone, under the same numbers and
     hashes, so receipts replay and `verify` gives the same head. Stores cannot list their tenants; name each
     with --tenant.
+
+    Example: twofold migrate ./store postgresql://db.internal/twofold
     """
     try:
         done = _migrate(source, dest, tenants, compared, progress=not as_json)
