@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from twofold.model import Event, Row
+from twofold.model import Event, Row, Vectors
 
 SALT_BYTES: Final = 16
 GENESIS: Final = b"twofold log 1"
@@ -28,6 +27,9 @@ TOMBSTONE: Final = (
     "version",
     "namespace",
     "memory_type",
+    "visibility",
+    "agent_id",
+    "agent_role",
     "recorded_at",
     "valid_from",
 )
@@ -48,10 +50,18 @@ def tombstone(row: Row) -> list[Any]:
     return [getattr(row, name) for name in TOMBSTONE]
 
 
-def vector_digest(salt: bytes, data: npt.NDArray[np.float32], codes: Sequence[bytes]) -> str:
-    """Salted digest of a memory's vectors and token codes, hex; the salt is that of the event which added it."""
-    digest = hashlib.sha256(salt + np.ascontiguousarray(data).tobytes())
-    for part, one in enumerate(codes):
+def vector_digest(salt: bytes, vectors: Vectors) -> str:
+    """Salted digest of a memory's vectors, their spans and token codes, hex; "" for none.
+
+    The salt is that of the event which added the memory.
+    """
+    if not len(vectors):
+        return ""
+    digest = hashlib.sha256(salt)
+    for spans in (vectors.parts, vectors.starts, vectors.stops):
+        digest.update(np.ascontiguousarray(spans, "<i8").tobytes())
+    digest.update(np.ascontiguousarray(vectors.data, "<f4").tobytes())
+    for part, one in enumerate(vectors.codes):
         if one:
             digest.update(part.to_bytes(8, "big") + len(one).to_bytes(8, "big") + one)
     return digest.hexdigest()

@@ -11,6 +11,7 @@ from twofold.access import Principal
 from twofold.errors import InvalidInput, NotFound
 from twofold.ledger import Ledger
 from twofold.model import Event, Kind, Row
+from twofold.receipt import text_hash
 from twofold.remember import demand, find
 from twofold.vault import Vault, Writer
 
@@ -172,7 +173,7 @@ def apply(writer: Writer, rows: list[Row], reason: str) -> Erasure:
         payload={
             "tombstones": [audit.tombstone(r) for r in rows],
             "events": blank,
-            "receipts": sorted(named),
+            "receipts": {i: text_hash(body) for i, body in sorted(redacted)},
             "namespaces": sorted({r.namespace for r in rows}),
             "reason": reason.strip(),
         },

@@ -184,7 +184,13 @@ def gc(vault: Vault, principal: Principal, *, dry_run: bool, generations: bool) 
         current = index.current_generation()
         old = [g.number for g in index.generations if generations and current and g.number != current.number]
         if old:
-            writer.event(Kind.MAINTAIN, payload={"what": "generations dropped", "numbers": old})
+            # What the rows' events committed to must stay checkable when the vectors are gone.
+            digests = {
+                str(n): generation_digests(vault, principal.tenant, n, writer.next_ordinal) for n in old
+            }
+            writer.event(
+                Kind.MAINTAIN, payload={"what": "generations dropped", "numbers": old, "vectors": digests}
+            )
             writer.batch.drop_generations += old
     return GcReport(tuple((i, s) for _, i, s in chosen), True, tuple(old))
 
@@ -262,20 +268,23 @@ def embed_rows(embedder: Embedder, number: int, rows: Sequence[Row]) -> Vectors:
     return Vectors.of(number, owners, data, codes)
 
 
-def generation_digests(vault: Vault, tenant: str, number: int, rows: int, last: Vectors) -> dict[str, str]:
+def generation_digests(
+    vault: Vault, tenant: str, number: int, rows: int, last: Vectors | None = None
+) -> dict[str, str]:
     """Per ordinal the digest of its vectors in a generation.
 
     Salted by the row's own salt, which an erasure destroys: afterwards the digest says nothing.
     """
     salts = {e.ordinal: e.salt for e in vault.store.events(tenant) if e.kind in (Kind.ADD, Kind.UPDATE)}
     out: dict[str, str] = {}
-    for block in (vault.store.vectors(tenant, number, 0, rows), last):
+    stored = vault.store.vectors(tenant, number, 0, rows)
+    for block in (stored,) if last is None else (stored, last):
         edges = np.flatnonzero(np.diff(block.ordinals, prepend=-1, append=-1))
         for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             ordinal = int(block.ordinals[a])
             salt = salts.get(ordinal) or b""
             if salt:
-                out[str(ordinal)] = audit.vector_digest(salt, block.data[a:b], block.codes[a:b])
+                out[str(ordinal)] = audit.vector_digest(salt, block.between(a, b))
     return out
 
 
@@ -283,6 +292,8 @@ def keep_receipt(vault: Vault, principal: Principal, receipt: Receipt) -> str:
     """Store a receipt so that `replay(id)` finds it."""
     body = receipt.to_json()
     with vault.write(principal) as writer:
+        if vault.store.receipt(principal.tenant, body["id"]) is not None:
+            return str(body["id"])  # the same question on the same state had the same answer
         event = writer.event(Kind.RECEIPT, payload={"id": body["id"], "seq": receipt.seq})
         writer.batch.receipts.append((body["id"], event.seq, audit.canonical(body)))
     return str(body["id"])

@@ -225,6 +225,19 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.ordinals)
 
+    def between(self, first: int, stop: int) -> Vectors:
+        """The vectors at positions first <= i < stop."""
+        at = slice(first, stop)
+        return Vectors(
+            self.generation,
+            self.ordinals[at],
+            self.parts[at],
+            self.starts[at],
+            self.stops[at],
+            self.data[at],
+            self.codes[at],
+        )
+
     @classmethod
     def of(
         cls,

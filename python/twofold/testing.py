@@ -130,7 +130,7 @@ def sample_batch(
         windows = None
         if row.generation is not None:
             windows = _windows(row.generation, ordinal, sample_vectors(content, parts), len(content))
-        digest = "" if windows is None else audit.vector_digest(_salt(seq), windows.data, windows.codes)
+        digest = "" if windows is None else audit.vector_digest(_salt(seq), windows)
         event = audit.make_event(
             head.hash,
             seq,
@@ -262,7 +262,7 @@ def assert_sound(store: Store, tenant: str) -> None:
             elif row.generation in have:
                 assert row.ordinal in have[row.generation], f"row {row.ordinal} has no vector"
                 found = store.vectors_of(tenant, row.generation, [row.ordinal])
-                digest = functools.partial(audit.vector_digest, data=found.data, codes=found.codes)
+                digest = functools.partial(audit.vector_digest, vectors=found)
                 broken = audit.broken_commitment(events[row.seq - 1], row, digest)
             else:  # a dropped generation took with it what the entry committed to
                 continue

@@ -395,9 +395,7 @@ class Writer:
         if row.seq != self._seq + 1 or row.ordinal != self._rows:
             raise InvalidInput(f"row {row.id} was prepared for another place in the log")
         salt = self.vault.entropy(audit.SALT_BYTES)
-        digest = ""
-        if vectors is not None and len(vectors):
-            digest = audit.vector_digest(salt, vectors.data, vectors.codes)
+        digest = "" if vectors is None else audit.vector_digest(salt, vectors)
         event = self._append(kind, row.recorded_at, row.namespace, row.ordinal, payload, row, digest, salt)
         self.batch.rows.append(row)
         if vectors is not None and len(vectors):

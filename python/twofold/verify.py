@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import json
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from twofold import audit
 from twofold.access import Principal
 from twofold.config import Config
-from twofold.erase import all_rows
+from twofold.errors import NotFound, StoreError
 from twofold.explain import event_json
 from twofold.index import kernel, kernels
 from twofold.index.tenant import TenantIndex
 from twofold.lookup import EVERYTHING, reader
-from twofold.model import Kind
+from twofold.model import Event, Kind, Row, Vectors
+from twofold.receipt import text_hash
 from twofold.remember import demand
+from twofold.stores import schema
 from twofold.vault import Vault
+
+if TYPE_CHECKING:
+    from twofold.stores.base import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +46,14 @@ def verify(vault: Vault, principal: Principal, *, expected_head: str | None = No
     """Every changed, missing or reordered entry of the tenant's log, by name."""
     demand(principal, "verify", "the log")
     tenant, store = principal.tenant, vault.store
-    events = store.events(tenant)
-    head = store.head(tenant)
     problems: list[str] = []
-    erased_rows: dict[int, list[Any]] = {}
-    erased_events: set[int] = set()
-    for event in events:
-        if event.kind == Kind.ERASE and event.payload:
-            data = json.loads(event.payload)
-            erased_events.update(data["events"])
-            erased_rows.update({t[0]: t for t in data["tombstones"]})
-    rows = {r.ordinal: r for r in all_rows(vault, tenant, head.rows)}
+    head = store.head(tenant)
+    events = read_events(store, tenant, problems)
+    erased, dropped = erased_by(events), dropped_by(events)
+    added = [e.ordinal for e in events if e.kind in _ADDS and e.ordinal is not None]
+    salts = {e.ordinal: e.salt for e in events if e.kind in _ADDS}
+    rows = read_rows(store, tenant, added, problems)
+    vectors = Digests(store, tenant, salts, dropped, rows)
     previous, expected = b"", 1
     heads: dict[int, str] = {}
     for event in events:
@@ -58,32 +63,25 @@ def verify(vault: Vault, principal: Principal, *, expected_head: str | None = No
         previous, expected = event.hash, event.seq + 1
         heads[event.seq] = event.hash.hex()
         row = None
-        if event.kind in (Kind.ADD, Kind.UPDATE):
+        if event.kind in _ADDS:
             row = rows.get(-1 if event.ordinal is None else event.ordinal)
             if row is None:
                 problems.append(f"the row of event {event.seq} (ordinal {event.ordinal}) is missing")
                 continue
-        if event.seq in erased_events:
+        if event.seq in erased.events:
             if event.payload or event.salt:
                 problems.append(f"event {event.seq} was erased, but its payload is still there")
-            if row is not None and audit.tombstone(row) != erased_rows.get(row.ordinal):
+            if row is not None and audit.tombstone(row) != erased.rows.get(row.ordinal):
                 problems.append(f"the tombstone of {row.id} (ordinal {row.ordinal}) was changed")
+            if row is not None and row != schema.blank(row):
+                problems.append(f"{row.id} (ordinal {row.ordinal}) was erased and has content again")
             continue
-
-        def digest(salt: bytes, row: Any = row) -> str:
-            if row.generation is None:
-                return ""
-            block = store.vectors_of(tenant, row.generation, [row.ordinal])
-            return audit.vector_digest(salt, block.data, block.codes) if len(block) else ""
-
-        dropped = row is not None and row.generation in dropped_generations(events)
-        if dropped:
-            continue
-        broken = audit.broken_commitment(event, row, digest)
+        broken = audit.broken_commitment(event, row, functools.partial(vectors.of, row))
         if broken:
             problems.append(broken)
-        elif event.kind == Kind.GENERATION:
-            problems += broken_generation(vault, tenant, event, events, set(erased_rows))
+    problems += vectors.problems
+    problems += broken_generations(store, tenant, events, erased, vectors)
+    problems += broken_receipts(store, tenant, events, erased)
     if (head.seq, head.hash) != (expected - 1, previous):
         problems.append(f"the head says seq {head.seq}, the log ends at {expected - 1}")
     if expected_head is not None:
@@ -92,45 +90,238 @@ def verify(vault: Vault, principal: Principal, *, expected_head: str | None = No
             problems.append(
                 f"the log does not contain the expected head {expected_head}: its tail was cut or redone"
             )
-    problems += store.check(tenant)
+    try:
+        problems += store.check(tenant)
+    except StoreError as error:
+        problems.append(f"the store cannot be checked: {error}")
     return VerifyReport(
         not problems,
         len(events),
         len(rows),
-        len(erased_rows),
+        len(erased.rows),
         f"{head.seq}:{head.hash.hex()}",
-        tuple(problems),
+        tuple(dict.fromkeys(problems)),
     )
 
 
-def dropped_generations(events: list[Any]) -> set[int]:
-    """Generations that gc removed: their vectors cannot be re-hashed any more."""
-    out: set[int] = set()
-    for event in events:
-        if event.kind == Kind.MAINTAIN and event.payload:
-            data = json.loads(event.payload)
-            if data.get("what") == "generations dropped":
-                out.update(data["numbers"])
-    return out
+_ADDS: Final = (Kind.ADD, Kind.UPDATE)
+_CHUNK: Final = 500  # rows read at a time
 
 
-def broken_generation(
-    vault: Vault, tenant: str, event: Any, events: list[Any], erased: set[int]
-) -> list[str]:
-    """Vectors of a re-embedding that differ from what its event committed to."""
-    data = json.loads(event.payload)
-    if "vectors" not in data or data["number"] in dropped_generations(events):
-        return []
-    salts = {e.ordinal: e.salt for e in events if e.kind in (Kind.ADD, Kind.UPDATE)}
-    out = []
-    for name, expected in data["vectors"].items():
-        ordinal = int(name)
-        if ordinal in erased or not salts.get(ordinal):
+def read_events(store: Store, tenant: str, problems: list[str]) -> list[Event]:
+    """The log. What cannot be read is reported and left out, one entry at a time."""
+    try:
+        return store.events(tenant)
+    except StoreError:
+        events: list[Event] = []
+    after = 0
+    while True:
+        try:
+            found = store.events(tenant, after, 1)
+        except StoreError as error:
+            after += 1
+            problems.append(f"event {after} cannot be read: {error}")
             continue
-        block = vault.store.vectors_of(tenant, data["number"], [ordinal])
-        if not len(block) or audit.vector_digest(salts[ordinal], block.data, block.codes) != expected:
-            out.append(f"the vectors of ordinal {ordinal} in generation {data['number']} were changed")
+        if not found:
+            return events
+        events += found
+        after = found[0].seq
+
+
+def read_rows(store: Store, tenant: str, ordinals: list[int], problems: list[str]) -> dict[int, Row]:
+    """Rows by ordinal. What cannot be read is reported, what is not there is left out."""
+    rows: dict[int, Row] = {}
+    for first in range(0, len(ordinals), _CHUNK):
+        chunk = ordinals[first : first + _CHUNK]
+        try:
+            rows.update({r.ordinal: r for r in store.rows(tenant, chunk)})
+        except (StoreError, NotFound):
+            for ordinal in chunk:
+                try:
+                    rows[ordinal] = store.rows(tenant, [ordinal])[0]
+                except NotFound:
+                    continue
+                except StoreError as error:
+                    problems.append(f"row {ordinal} cannot be read: {error}")
+    return rows
+
+
+def payload_of(event: Event) -> dict[str, Any]:
+    """What an event says, {} when that cannot be read: the commitment tells that it was changed."""
+    try:
+        data = json.loads(event.payload) if event.payload else {}
+    except ValueError:
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+@dataclass(slots=True)
+class Erased:
+    """What the log's erasures removed: tombstones by ordinal, blanked events, redacted receipts by id."""
+
+    rows: dict[int, list[Any]] = field(default_factory=dict)
+    events: set[int] = field(default_factory=set)
+    receipts: dict[str, str] = field(default_factory=dict)
+
+
+def erased_by(events: Sequence[Event]) -> Erased:
+    out = Erased()
+    for event in events:
+        if event.kind == Kind.ERASE:
+            data = payload_of(event)
+            # A changed payload may be anything; that it was changed is reported with its event.
+            with contextlib.suppress(TypeError, ValueError, LookupError):
+                out.events.update(data.get("events", ()))
+                out.rows.update({t[0]: t for t in data.get("tombstones", ())})
+                out.receipts.update(data.get("receipts", {}))
     return out
+
+
+def dropped_by(events: Sequence[Event]) -> dict[int, dict[str, str]]:
+    """Generations that gc removed, with the digests of the vectors they had."""
+    out: dict[int, dict[str, str]] = {}
+    for event in events:
+        if event.kind == Kind.MAINTAIN:
+            data = payload_of(event)
+            if data.get("what") == "generations dropped":
+                digests = data.get("vectors", {})
+                with contextlib.suppress(TypeError, ValueError, AttributeError):
+                    out.update({int(n): digests.get(str(n), {}) for n in data.get("numbers", ())})
+    return out
+
+
+class Digests:
+    """Salted digests of the stored vectors, read a block at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        tenant: str,
+        salts: Mapping[int | None, bytes],
+        dropped: Mapping[int, Mapping[str, str]],
+        rows: Mapping[int, Row],
+    ) -> None:
+        self._store, self._tenant = store, tenant
+        self._salts, self._dropped, self._rows = salts, dropped, rows
+        self._known: dict[tuple[int, int], dict[int, str]] = {}
+        self.problems: list[str] = []
+
+    def of(self, row: Row | None, _salt: bytes) -> str:
+        """The digest of a row's vectors in its own generation, under the salt of the event that added it."""
+        if row is None or row.generation is None:
+            return ""
+        if row.generation in self._dropped:
+            return str(self._dropped[row.generation].get(str(row.ordinal), ""))
+        return self.within(row.generation, row.ordinal)
+
+    def within(self, generation: int, ordinal: int) -> str:
+        """The digest of a row's vectors in any generation; "" when there are none."""
+        place = (generation, ordinal // _CHUNK)
+        block = self._known.get(place)
+        if block is None:
+            if len(self._known) > 4:
+                self._known.clear()
+            block = self._known[place] = self._read(generation, place[1] * _CHUNK)
+        return block.get(ordinal, "")
+
+    def _read(self, generation: int, first: int) -> dict[int, str]:
+        try:
+            found = self._store.vectors(self._tenant, generation, first, first + _CHUNK)
+            return self._digests(found)
+        except NotFound:
+            return {}
+        except StoreError:
+            out: dict[int, str] = {}
+        for ordinal in range(first, first + _CHUNK):
+            if ordinal not in self._rows:
+                continue
+            try:
+                out |= self._digests(self._store.vectors_of(self._tenant, generation, [ordinal]))
+            except StoreError as error:
+                self.problems.append(f"the vectors of row {ordinal} cannot be read: {error}")
+        return out
+
+    def _digests(self, block: Vectors) -> dict[int, str]:
+        edges = np.flatnonzero(np.diff(block.ordinals, prepend=-1, append=-1))
+        out = {}
+        for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            ordinal = int(block.ordinals[a])
+            salt = self._salts.get(ordinal)
+            if salt:
+                out[ordinal] = audit.vector_digest(salt, block.between(a, b))
+        return out
+
+
+def broken_generations(
+    store: Store, tenant: str, events: Sequence[Event], erased: Erased, vectors: Digests
+) -> list[str]:
+    """Generations that differ from what the log says of them, and vectors of a re-embedding that were changed."""
+    problems: list[str] = []
+    dropped = dropped_by(events)
+    expected: dict[int, tuple[str, int | None]] = {}
+    for event in events:
+        data = payload_of(event)
+        number = data.get("number")
+        if not isinstance(number, int) or number in dropped:
+            continue
+        if event.kind == Kind.GENERATION:
+            expected[number] = (f"{data.get('fingerprint')} {data.get('dimension')}", event.seq)
+            digests = data.get("vectors", {})
+            for name, digest in digests.items() if isinstance(digests, dict) else ():
+                ordinal = int(name) if name.isdigit() else -1
+                if ordinal not in erased.rows and vectors.within(number, ordinal) != digest:
+                    problems.append(f"the vectors of row {ordinal} in generation {number} were changed")
+        elif event.kind == Kind.MAINTAIN and data.get("what") == "reembed":
+            expected.setdefault(number, (str(data.get("to")), None))
+    try:
+        found = {g.number: g for g in store.generations(tenant)}
+    except StoreError as error:
+        return [*problems, f"the embedding generations cannot be read: {error}"]
+    for number in sorted(found.keys() | expected.keys()):
+        if number not in found:
+            problems.append(f"embedding generation {number} is missing")
+            continue
+        g, wanted = found[number], expected.get(number)
+        said = f"{g.fingerprint} {g.dimension}" if g.seq is not None else g.fingerprint
+        if wanted != (said, g.seq):
+            problems.append(f"embedding generation {number} ({said}) is not what the log says of it")
+    return problems
+
+
+def broken_receipts(store: Store, tenant: str, events: Sequence[Event], erased: Erased) -> list[str]:
+    """Kept receipts that are missing, strange, or not what they were."""
+    problems: list[str] = []
+    kept = {payload_of(e).get("id"): e.seq for e in events if e.kind == Kind.RECEIPT and e.payload}
+    try:
+        found = dict(store.receipts(tenant))
+    except StoreError as error:
+        return [f"the kept receipts cannot be read: {error}"]
+    for receipt_id in sorted({*found, *(str(i) for i in kept), *erased.receipts}):
+        if receipt_id not in found:
+            problems.append(f"receipt {receipt_id} is missing")
+            continue
+        try:
+            text = store.receipt(tenant, receipt_id) or ""
+        except StoreError as error:
+            problems.append(f"receipt {receipt_id} cannot be read: {error}")
+            continue
+        if receipt_id in erased.receipts:
+            whole = text_hash(text) == erased.receipts[receipt_id] and f'"seq":{found[receipt_id]},' in text
+        else:
+            whole = kept.get(receipt_id) == found[receipt_id] and receipt_hash(text) == receipt_id
+        if not whole:
+            problems.append(f"receipt {receipt_id} was changed")
+    return problems
+
+
+def receipt_hash(text: str) -> str | None:
+    """The id that a stored receipt's own content gives it; None when it is not one."""
+    try:
+        body = json.loads(text)
+        body.pop("id")
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return None
+    return text_hash(audit.canonical(body))[:32] if audit.canonical(json.loads(text)) == text else None
 
 
 def audit_log(vault: Vault, principal: Principal, after: int, limit: int | None) -> list[dict[str, Any]]:

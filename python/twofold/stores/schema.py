@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from twofold.errors import InvalidInput, StoreError
+from twofold.errors import InvalidInput, StoreCorrupt, StoreError
 from twofold.model import Batch, Event, Generation, Head, IndexRow, Kind, Row, Vectors
 
 ROW_COLUMNS: Final = Row._fields
@@ -49,10 +49,26 @@ def row_of(values: Iterable[Any]) -> Row:
     found = list(values)
     for at in _ROW_LISTS:
         text = found[at]
-        found[at] = tuple(_decode(text)[0]) if text else ()
+        found[at] = _list_of(text, found[0]) if text else ()
+        # One text for one list: whatever else decodes to it was not written by us.
+        if text and _encode(found[at]) != text:
+            raise StoreCorrupt(
+                f"row {found[0]} has {ROW_COLUMNS[at]} that are no list of strings: {text[:80]!r}"
+            )
+    if found[_ROW_PINNED] not in (0, 1):
+        raise StoreCorrupt(f"row {found[0]} is pinned {found[_ROW_PINNED]}, which is neither 0 nor 1")
     found[_ROW_PINNED] = found[_ROW_PINNED] == 1
     found[-1] = found[-1] == 1
     return Row._make(found)
+
+
+def _list_of(text: str, ordinal: Any) -> tuple[str, ...]:
+    try:
+        return tuple(_decode(text)[0])
+    except (ValueError, TypeError):
+        raise StoreCorrupt(
+            f"row {ordinal} has a damaged list {text[:80]!r}; run `twofold verify`, or restore a backup"
+        ) from None
 
 
 def index_rows_of(records: Iterable[Sequence[Any]]) -> list[IndexRow]:
@@ -66,7 +82,7 @@ def index_rows_of(records: Iterable[Sequence[Any]]) -> list[IndexRow]:
             text = values[at]
             found = seen.get(text)
             if found is None:
-                found = seen[text] = tuple(_decode(text)[0])
+                found = seen[text] = _list_of(text, values[0])
             values[at] = found
         values[_INDEX_PINNED] = values[_INDEX_PINNED] == 1
         values[-1] = values[-1] == 1

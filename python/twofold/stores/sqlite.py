@@ -905,6 +905,18 @@ def _check(db: sqlite3.Connection, tenant: str) -> list[str]:
         (tenant,),
     ):
         problems.append(f"row {ordinal} is erased and still has content")
+    if problems:
+        return problems  # what follows reads the payloads
+    for ordinal, seq in db.execute(
+        """SELECT m.ordinal, m.erased FROM memory AS m WHERE m.tenant = ? AND m.erased IS NOT NULL
+           AND m.erased <> m.seq AND NOT EXISTS (
+             SELECT 1 FROM event AS e WHERE e.tenant = m.tenant AND e.seq = m.erased AND e.kind = 'erase'
+             AND (json_type(e.payload, '$.tombstones') IS NULL OR EXISTS (
+               SELECT 1 FROM json_each(e.payload, '$.tombstones') AS t
+               WHERE json_extract(t.value, '$[0]') = m.ordinal))) LIMIT 20""",
+        (tenant,),
+    ):
+        problems.append(f"row {ordinal} is said to be erased by event {seq}, which did not erase it")
     return problems
 
 
