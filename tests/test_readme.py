@@ -49,3 +49,14 @@ def test_readme_runs(
         for value in namespace.values():
             if callable(close := getattr(value, "close", None)) and not isinstance(value, type):
                 close()
+
+
+@pytest.mark.parametrize("name", ["guide.md", "determinism.md"])
+def test_pages_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = ROOT / "docs" / name
+    assert blocks(page), f"{name} shows no Python"
+    monkeypatch.chdir(tmp_path)
+    namespace = run_blocks(page)
+    namespace["mem"].close()  # type: ignore[attr-defined]
