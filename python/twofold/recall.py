@@ -159,7 +159,8 @@ def recall_at(
         # [4] fusion, over exact scores of every candidate and of the turns around it
         pooled = fuse.pool(view, eligible, list(layers.values()), profile)
         if vault.pushdown and part is not None:
-            part = pushdown.part_of(vault.store, index.tenant, part.generation, pooled.ordinals)  # type: ignore[arg-type]
+            store: pushdown.Searching = vault.store  # type: ignore[assignment]
+            part = pushdown.part_of(store, index.tenant, part.generation, pooled.ordinals, part)
         fused = fuse.fuse(
             view,
             pooled,

@@ -132,6 +132,7 @@ def test_an_index_is_built_and_used(pushed: Any, kind: str) -> None:
     near = sample_vectors("text 5")[0]
     with psycopg.connect(pg.shared().dsn(), autocommit=True) as db:
         db.adapters.register_dumper(postgres_vectors.Packed, postgres_vectors.PackedDumper)
+        db.adapters.register_dumper(postgres_vectors.Numbers, postgres_vectors.NumbersDumper)
         db.execute(f'ANALYZE "{pushed._schema}".embedding')
         for ordinals, index in ((None, f"embedding_{kind}_8"), (list(range(50)), "embedding_pkey")):
             with db.transaction():

@@ -32,7 +32,9 @@ class Searching(Protocol):
         generation: int,
         query: npt.NDArray[np.float32],
         count: int,
-        ordinals: Sequence[int] | None = None,
+        ordinals: Ordinals | None = None,
+        *,
+        exact: bool = False,
     ) -> list[int]:
         """Ordinals of the nearest windows, nearest first, a row perhaps more than once."""
         ...
@@ -60,12 +62,50 @@ def candidates(
     return part_of(store, tenant, generation, found)
 
 
-def part_of(store: Searching, tenant: str, generation: Generation, ordinals: Ordinals) -> VectorPart:
-    """A part of only these rows."""
-    part = VectorPart(generation)
-    part.add(store.vectors_of(tenant, generation.number, ordinals.tolist()))
-    part.one_per_row = False  # ordinals are not places in it, even where the first ones happen to be
-    return part
+class FetchedPart(VectorPart):
+    """A part of a few rows, with what was fetched for it."""
+
+    def __init__(self, generation: Generation, fetched: Vectors) -> None:
+        super().__init__(generation)
+        self.fetched = fetched
+        self.add(fetched)
+        self.one_per_row = False  # ordinals are not places in it, even where the first ones happen to be
+
+
+def part_of(
+    store: Searching,
+    tenant: str,
+    generation: Generation,
+    ordinals: Ordinals,
+    have: VectorPart | None = None,
+) -> VectorPart:
+    """A part of these rows, and of those of a part that is there already."""
+    old = have.fetched if isinstance(have, FetchedPart) else None
+    missing = ordinals if old is None else np.setdiff1d(ordinals, old.ordinals)
+    if have is not None and not len(missing):
+        return have
+    new = store.vectors_of(tenant, generation.number, missing.tolist())
+    return FetchedPart(generation, new if old is None else _merged(old, new))
+
+
+def _merged(a: Vectors, b: Vectors) -> Vectors:
+    """Both, by ordinal and part; no row is in both."""
+    order = np.argsort(np.concatenate([a.ordinals, b.ordinals]), kind="stable")
+
+    def both(name: str) -> npt.NDArray[np.int64]:
+        joined: npt.NDArray[np.int64] = np.concatenate([getattr(a, name), getattr(b, name)])[order]
+        return joined
+
+    codes = (*a.codes, *b.codes)
+    return Vectors(
+        a.generation,
+        both("ordinals"),
+        both("parts"),
+        both("starts"),
+        both("stops"),
+        np.concatenate([a.data, b.data])[order],
+        tuple(codes[at] for at in order.tolist()),
+    )
 
 
 def _found(
@@ -80,10 +120,12 @@ def _found(
     eligible = np.flatnonzero(mask)
     if len(eligible) <= depth:
         return eligible
-    if not exact and len(eligible) > NAMED:
+    everywhere = 2 * len(eligible) > len(mask)  # then looking at all is less work than naming the rows
+    if len(eligible) > NAMED or everywhere:
         count = depth * max(1, round(len(mask) / len(eligible)))
         for _ in range(TRIES):
-            rows = _distinct(store.nearest(tenant, number, query, count))
+            scanned = exact or len(eligible) <= NAMED
+            rows = _distinct(store.nearest(tenant, number, query, count, exact=scanned))
             rows = rows[rows < len(mask)]  # others were recorded after what is being asked about
             rows = rows[mask[rows]]
             if len(rows) >= depth:
@@ -91,7 +133,7 @@ def _found(
             count *= 4
     count = depth
     while True:
-        listed = store.nearest(tenant, number, query, count, eligible.tolist())
+        listed = store.nearest(tenant, number, query, count, eligible)
         rows = _distinct(listed)
         if len(rows) >= depth or len(listed) < count:  # windows of one row crowd others out of a short list
             return rows

@@ -104,7 +104,7 @@ _VECTORS = (
 _LAST_VECTOR = "SELECT coalesce(max(ordinal), -1) FROM @vector WHERE tenant = %s AND generation = %s"
 _VECTORS_OF = (
     f"SELECT {_VECTOR_COLUMNS} FROM @vector WHERE tenant = %s AND generation = %s "
-    "AND ordinal = ANY(%s) ORDER BY ordinal, part"
+    "AND ordinal = ANY(%b) ORDER BY ordinal, part"
 )
 _PUT_VECTOR = """INSERT INTO @vector (tenant, generation, ordinal, part, start, stop, data, codes)
     VALUES (%s, %s, %s, %s, %s, %s, %b, %b) ON CONFLICT (tenant, generation, ordinal, part)
@@ -211,7 +211,7 @@ class PostgresStore:
             "read vectors",
             tenant,
             (_GENERATIONS, (tenant,)),
-            (_VECTORS_OF, (tenant, number, wanted)),
+            (_VECTORS_OF, (tenant, number, pushed.numbers(wanted))),
             snapshot=True,
         )
         return _vectors(number, _dimension(known, tenant, number), records)
@@ -249,17 +249,21 @@ class PostgresStore:
         generation: int,
         query: npt.NDArray[np.float32],
         count: int,
-        ordinals: Sequence[int] | None = None,
+        ordinals: Sequence[int] | npt.NDArray[np.int64] | None = None,
+        *,
+        exact: bool = False,
     ) -> list[int]:
         """Ordinals of the `count` windows nearest to a query (float32, unit length), nearest first.
 
         ordinals: only of these rows, by an exact scan. Otherwise of all of the tenant's, by an approximate
-        index if there is one. A row with several windows may come more than once.
+        index if there is one and exact is not asked for. A row with several windows may come more than once.
         """
         if tenant not in self._filled:
             self._fill(tenant)
         column = len(query) in self._columns
-        statements = pushed.asking(tenant, int(generation), query, count, ordinals, column=column)
+        statements = pushed.asking(
+            tenant, int(generation), query, count, ordinals, exact=exact, column=column
+        )
         *_, found = self._ask("search vectors", tenant, *statements)
         return [record[0] for record in found]
 
@@ -476,6 +480,7 @@ class PostgresStore:
     def _connect(self) -> Connection:
         db: Connection = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare)
         db.adapters.register_dumper(int, _Whole)
+        db.adapters.register_dumper(pushed.Numbers, pushed.NumbersDumper)
         db.adapters.register_dumper(pushed.Packed, pushed.PackedDumper)
         return db
 

@@ -33,7 +33,10 @@ MISSING: Final = """SELECT s.generation, s.ordinal, s.part, s.data FROM @vector 
 _NO_SCAN: Final = "SELECT set_config('enable_seqscan', 'off', true)"
 _KNOBS: Final = """SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan',
     'strict_order', true), set_config('hnsw.max_scan_tuples', '200000', true)"""
-_AMONG: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s AND ordinal = ANY(%s)
+_AMONG: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s AND ordinal = ANY(%b)
+    ORDER BY v <=> %b::vector LIMIT %s"""
+# Not the expression that indexes are over, so this one reads all of the tenant's.
+_ALL: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s
     ORDER BY v <=> %b::vector LIMIT %s"""
 _NEAREST: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s
     AND vector_dims(v) = {dimension} ORDER BY (v::vector({dimension})) <=> %b::vector({dimension}) LIMIT %s"""
@@ -47,6 +50,29 @@ COLUMNS: Final = """SELECT substr(a.attname, 3)::int FROM pg_attribute AS a
 
 class Packed(bytes):
     """A vector as the extension reads it: dimension, two bytes of nothing, big-endian float32."""
+
+
+class Numbers(bytes):
+    """An array of int8 in the server's binary format: a list of thousands costs more than the search."""
+
+
+class NumbersDumper(Dumper):
+    """The bytes as they are."""
+
+    format = pq.Format.BINARY
+    oid = 1016  # int8[]
+
+    def dump(self, obj: Numbers) -> Buffer:
+        return bytes(obj)
+
+
+def numbers(values: Sequence[int] | npt.NDArray[np.int64]) -> Numbers:
+    """Whole numbers for `= ANY(%b)`."""
+    array = np.asarray(values, np.int64)
+    items = np.empty(len(array), np.dtype([("size", ">i4"), ("value", ">i8")]))
+    items["size"], items["value"] = 8, array
+    head = np.array([1, 0, 20, len(array), 1], ">i4") if len(array) else np.array([0, 0, 20], ">i4")
+    return Numbers(head.tobytes() + items.tobytes())
 
 
 class PackedDumper(Dumper):
@@ -69,14 +95,17 @@ def asking(
     generation: int,
     query: npt.NDArray[np.float32],
     count: int,
-    ordinals: Sequence[int] | None,
+    ordinals: Sequence[int] | npt.NDArray[np.int64] | None,
     *,
+    exact: bool = False,
     column: bool = False,
 ) -> list[tuple[str, tuple[Any, ...]]]:
     """The statements of one search; the last one's records are (ordinal,). column: this dimension has its own."""
     near = packed(query)
     if ordinals is not None:
-        return [(_NO_SCAN, ()), (_AMONG, (tenant, generation, list(ordinals), near, count))]
+        return [(_NO_SCAN, ()), (_AMONG, (tenant, generation, numbers(ordinals), near, count))]
+    if exact:
+        return [(_NO_SCAN, ()), (_ALL, (tenant, generation, near, count))]
     effort = str(min(max(2 * count, 100), 1000))
     sql = (_NEAREST_COLUMN if column else _NEAREST).format(dimension=len(query))
     return [(_NO_SCAN, ()), (_KNOBS, (effort,)), (sql, (tenant, generation, near, count))]
