@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from twofold import decay, render
 from twofold.access import Principal
+from twofold.clock import OPEN
 from twofold.entities import query_entities
 from twofold.errors import BudgetError
+from twofold.index.filters import NONE as NO_FILTERS
 from twofold.index.tenant import TenantIndex, VectorPart, View
 from twofold.lookup import memory_of, reader
 from twofold.model import Memory, Row
@@ -223,21 +226,47 @@ def eligible_rows(
     Also the number of rows that only fading left out.
     """
     as_of = max(query.now, view.recorded_at) if query.as_of is None else query.as_of
-    mask = scope & ~view.closed
-    mask &= index.valid_from.view(view.rows) <= as_of
-    mask &= view.valid_to > as_of
-    if "snapshot" not in query.filters.memory_types:
-        snapshot = index.types.get("snapshot")
-        if snapshot >= 0:
-            mask &= index.type.view(view.rows) != snapshot
-    wanted = index.filter_mask(query.filters, view.rows)
-    if wanted is not None:
-        mask &= wanted
+    plain = query.filters == NO_FILTERS
+    known = next((m for low, high, s, m in view.eligible if s is scope and low <= as_of < high), None)
+    if plain and known is not None:
+        mask = known
+    else:
+        mask = scope & ~view.closed
+        starts, ends = index.valid_from.view(view.rows), view.valid_to
+        low, high = stretch(as_of, starts[mask], ends[mask]) if plain else (as_of, as_of)
+        mask &= starts <= as_of
+        mask &= ends > as_of
+        if "snapshot" not in query.filters.memory_types:
+            snapshot = index.types.get("snapshot")
+            if snapshot >= 0:
+                mask &= index.type.view(view.rows) != snapshot
+        wanted = index.filter_mask(query.filters, view.rows)
+        if wanted is not None:
+            mask &= wanted
+        mask.setflags(write=False)
+        if plain:
+            view.eligible = [(low, high, scope, mask), *view.eligible[:3]]
     if query.include_faded:
         return mask, 0
     gone = faded_rows(policy, index, view, mask, query.now)
-    mask[gone] = False
-    return mask, len(gone)
+    if not len(gone):
+        return mask, 0
+    if view.unfaded is None or view.unfaded[0] is not mask or not np.array_equal(view.unfaded[1], gone):
+        left = mask.copy()
+        left[gone] = False
+        left.setflags(write=False)
+        view.unfaded = (mask, gone, left)
+    return view.unfaded[2], len(gone)
+
+
+def stretch(at: int, *changes: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """[low, high) around an instant in which none of `changes` lies: what holds at `at` holds in all of it."""
+    low, high = -OPEN, OPEN
+    for times in changes:
+        before = times <= at
+        low = max(low, int(times.max(initial=-OPEN, where=before)))
+        high = min(high, int(times.min(initial=OPEN, where=~before)))
+    return low, high
 
 
 def asked(layer: str, profile: Profile) -> bool:

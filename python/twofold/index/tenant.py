@@ -6,6 +6,7 @@ appended; closings change the head's intervals in place, and `View` recomputes t
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 from array import array
@@ -574,6 +575,22 @@ class View:
                     self.closed[c.ordinal] = True
         self.recorded_at = int(index.event_time[seq - 1]) if seq else 0
         self.generation = index.current_generation(seq)
+        self._facts: list[MaskFacts] = []
+        self._recent: tuple[int, int, int, int, npt.NDArray[np.int64]] | None = None
+        # [low, high) of the instant asked about, scope, mask: `eligible_rows` keeps here what it found last.
+        self.eligible: list[tuple[int, int, Mask, Mask]] = []
+        self.unfaded: tuple[Mask, npt.NDArray[np.int64], Mask] | None = None
+        self.rates: tuple[Any, npt.NDArray[np.float64]] | None = None  # of the decay policy used last
+
+    def facts(self, mask: Mask) -> MaskFacts:
+        """What is derived from a mask over this view's rows; kept for the last few that cannot be written to."""
+        for known in self._facts:
+            if known.mask is mask:
+                return known
+        made = MaskFacts(self, mask)
+        if not mask.flags.writeable:
+            self._facts = [made, *self._facts[:3]]
+        return made
 
     def voided(self, closing: Closing) -> bool:
         void = self.index.voids.get(closing.seq)
@@ -600,10 +617,75 @@ class View:
             count = np.bincount(who, minlength=lineages).astype(np.int64)
             last = np.full(lineages, -OPEN, np.int64)
             np.maximum.at(last, who, when)
+        return count, last, self._recent_accesses(now, lineages)
+
+    def _recent_accesses(self, now: int, lineages: int) -> npt.NDArray[np.int64]:
+        index = self.index
         n = int(np.searchsorted(index.access_seq.view(), self.seq, "right"))
         day_ago = now - 86_400_000_000
         # An access is recorded at or after it happened, so earlier recorded ones cannot be recent.
         first = int(np.searchsorted(index.access_recorded.view(n), day_ago, "right"))
+        kept = self._recent
+        if (
+            kept is not None
+            and kept[0] == first
+            and len(kept[4]) == lineages
+            and kept[1] == n
+            and kept[2] > day_ago
+            and kept[3] <= now
+        ):
+            return kept[4]
         who, when = index.access_lineage.view(n)[first:], index.access_time.view(n)[first:]
         recent = np.bincount(who[(when > day_ago) & (when <= now)], minlength=lineages).astype(np.int64)
-        return count, last, recent
+        earliest, latest = (int(when.min()), int(when.max())) if len(when) else (OPEN, -OPEN)
+        # As long as all of them are within the day, a later `now` counts the same ones.
+        self._recent = (first, n, earliest, latest, recent) if earliest > day_ago and latest <= now else None
+        return recent
+
+
+class MaskFacts:
+    """What layers derive from a mask over the rows of a view, each made when first asked for."""
+
+    def __init__(self, view: View, mask: Mask) -> None:
+        self._view = view
+        self.mask = mask
+        self._allowed: tuple[VectorPart, int, Mask] | None = None
+
+    @functools.cached_property
+    def full(self) -> bool:
+        """Whether every row of the view passes."""
+        return bool(self.mask[: self._view.rows].all())
+
+    @functools.cached_property
+    def statistics(self) -> tuple[int, float]:
+        """Number of documents that pass, and their mean length."""
+        return self._view.index.lexicon.statistics(stats_mask=self.mask, prefix=self._view.rows)
+
+    @functools.cached_property
+    def nodes(self) -> Mask:
+        """The mask over graph nodes: memories that have a row which passes, and all entities."""
+        index, rows = self._view.index, self._view.rows
+        out = np.zeros(2 * max(len(index.ids), len(index.entities)) + 2, np.bool_)
+        out[0::2][index.lineage.view(rows)[self.mask[:rows]]] = True
+        out[1::2] = True
+        return out
+
+    @functools.cached_property
+    def newest(self) -> npt.NDArray[np.int64]:
+        """For each lineage the newest ordinal that passes, or -1; int64 (lineages,)."""
+        index, rows = self._view.index, self._view.rows
+        visible = np.flatnonzero(self.mask[:rows])
+        out = np.full(len(index.ids), -1, np.int64)
+        out[index.lineage.view(rows)[visible]] = visible
+        return out
+
+    def vectors(self, part: VectorPart, prefix: int) -> Mask:
+        """The mask over the vectors of a part, those of its first `prefix` whose row passes."""
+        owners = part.ordinals.view(len(part.index))
+        kept = self._allowed
+        if kept is not None and kept[0] is part and kept[1] == prefix and len(kept[2]) == len(owners):
+            return kept[2]
+        allowed = np.zeros(len(owners), np.bool_)
+        allowed[:prefix] = self.mask[owners[:prefix]]
+        self._allowed = (part, prefix, allowed)
+        return allowed

@@ -52,39 +52,41 @@ def search(view: View, mask: Mask, found: Sequence[tuple[str, int]], profile: Pr
     index = view.index
     if not found or profile.graph_weight == 0.0:
         return NOTHING
-    lineages = len(index.ids)
-    node_mask = np.zeros(2 * max(lineages, len(index.entities)) + 2, np.bool_)
-    visible = np.flatnonzero(mask[: view.rows])
-    node_mask[2 * index.lineage.view(view.rows)[visible].astype(np.int64)] = True
-    node_mask[1::2] = True
+    facts = view.facts(mask)
     codes = [index.entities.get(key) for key, _ in found]
     nodes, hops = index.graph.expand(
         np.array([2 * c + 1 for c in codes], np.uint32),
         profile.hops + 1,
         prefix=view.edges,
-        mask=node_mask,
+        mask=facts.nodes,
         limit=4 * profile.depth,
     )
-    newest = newest_ordinals(view, visible)
-    total: dict[int, float] = {}
-    for key, n in found:
-        rows = index.entity_rows(key)
+    rows_of, weights = [], []
+    for code, (_, n) in zip(codes, found, strict=True):
+        rows = index.entity_rows_of(code)
         rows = rows[rows < view.rows]
-        for ordinal in rows[mask[rows]].tolist():
-            total[ordinal] = total.get(ordinal, 0.0) + 1.0 / (1.0 + n) ** 0.5
-    for node, hop in zip(nodes.tolist(), hops.tolist(), strict=True):
-        if node % 2 == 0 and hop > 1:
-            ordinal = int(newest[node // 2])
-            if ordinal >= 0 and ordinal not in total:
-                total[ordinal] = 0.1 / hop
-    if not total:
+        rows_of.append(rows[mask[rows]])
+        weights.append(np.full(len(rows_of[-1]), 1.0 / (1.0 + n) ** 0.5))
+    about, place = np.unique(np.concatenate(rows_of), return_inverse=True)
+    total = np.zeros(len(about))
+    np.add.at(total, place, np.concatenate(weights))  # one after the other, in the order of `found`
+    further = (nodes % 2 == 0) & (hops > 1)
+    near = facts.newest[(nodes[further] // 2).astype(np.int64)]
+    new = (near >= 0) & ~_among(near, about)
+    best = ordered(
+        np.concatenate((about, near[new])),
+        np.concatenate((total, 0.1 / hops[further][new])),
+        profile.depth,
+    )
+    if not len(best.ordinals):
         return NOTHING
-    best = ordered(np.array(list(total), np.int64), np.array(list(total.values()), np.float64), profile.depth)
     return Candidates(best.ordinals, best.scores / best.scores[0])
 
 
-def newest_ordinals(view: View, visible: Ordinals) -> Ordinals:
-    """For each lineage the newest ordinal among `visible` (ascending), or -1; int64 (lineages,)."""
-    out = np.full(len(view.index.ids), -1, np.int64)
-    out[view.index.lineage.view(view.rows)[visible]] = visible
-    return out
+def _among(rows: Ordinals, ascending: Ordinals) -> Mask:
+    """Which of `rows` are in `ascending`."""
+    if not len(ascending):
+        return np.zeros(len(rows), np.bool_)
+    at = np.minimum(np.searchsorted(ascending, rows), len(ascending) - 1)
+    found: Mask = ascending[at] == rows
+    return found

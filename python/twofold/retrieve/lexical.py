@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
 
@@ -18,6 +19,21 @@ def term_ids(view: View, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtyp
     return np.array(ids, np.uint32)
 
 
+class Scoped(TypedDict):
+    """What the core needs to know of the rows that statistics are taken over."""
+
+    stats_mask: Mask | None
+    doc_count: float
+    mean_length: float
+
+
+def scoped(view: View, scope: Mask) -> Scoped:
+    """The statistics of a scope; without a mask where all rows are in it, so that nothing is counted twice."""
+    facts = view.facts(scope)
+    documents, mean = facts.statistics
+    return {"stats_mask": None if facts.full else scope, "doc_count": float(documents), "mean_length": mean}
+
+
 def search(view: View, mask: Mask, scope: Mask, terms: Sequence[str], profile: Profile) -> Candidates:
     """The `depth` best rows by BM25 among those in `mask`; statistics are those of all rows in `scope`."""
     ids = term_ids(view, terms)
@@ -27,8 +43,8 @@ def search(view: View, mask: Mask, scope: Mask, terms: Sequence[str], profile: P
         ids,
         profile.depth,
         mask=mask,
-        stats_mask=scope,
         prefix=view.rows,
+        **scoped(view, scope),
         k1=profile.k1,
         b=profile.b,
         longest=profile.longest,
@@ -42,7 +58,13 @@ def scores(view: View, scope: Mask, terms: Sequence[str], ordinals: Ordinals, pr
     if len(ids) == 0 or len(ordinals) == 0:
         return np.zeros(len(ordinals), np.float64)
     out: Scores = view.index.lexicon.scores(
-        ids, ordinals, stats_mask=scope, prefix=view.rows, k1=profile.k1, b=profile.b, longest=profile.longest
+        ids,
+        ordinals,
+        prefix=view.rows,
+        k1=profile.k1,
+        b=profile.b,
+        longest=profile.longest,
+        **scoped(view, scope),
     )
     return out
 

@@ -17,9 +17,8 @@ def faded_rows(
     """Ordinals in `mask` whose strength at `now` is below the policy's threshold; pinned rows never are."""
     if policy.threshold <= 0.0:
         return np.zeros(0, np.int64)
-    rates = np.array(
-        [policy.rates(t).age_rate + policy.rates(t).idle_rate for t in index.types.names] or [0.0]
-    )
+    table = rate_table(policy, view)
+    rates = table[:, 0] + table[:, 1] if len(table) else np.zeros(1)
     # Boosts only add, and idle time is at most the age: a row younger than this cannot have faded. Rows are
     # in the order they were recorded in, so the fastest rate bounds how many there are to look at.
     least = -np.log(policy.threshold) - 0.01
@@ -28,6 +27,8 @@ def faded_rows(
         return np.zeros(0, np.int64)
     recorded = index.recorded.view(view.rows)
     n = int(np.searchsorted(recorded, now - int(least / fastest * DAY), "right"))
+    if n == 0:
+        return np.zeros(0, np.int64)
     old = (now - recorded[:n]) / DAY * rates[index.type.view(n)] >= least
     rows = np.flatnonzero(mask[:n] & old & ~index.pinned.view(n))
     if len(rows) == 0:
@@ -47,9 +48,7 @@ def strength_of(
     recorded = index.recorded.view(view.rows)[ordinals]
     used = np.maximum(last[lineage], recorded)
     types = index.type.view(view.rows)[ordinals]
-    rates = [policy.rates(t) for t in index.types.names]
-    table = np.array([[r.age_rate, r.idle_rate, r.access_boost, r.access_cap, r.recent_boost] for r in rates])
-    row = table[types]
+    row = rate_table(policy, view)[types]
     out: Scores = _core.decay(
         np.maximum(now - recorded, 0) / DAY,
         np.maximum(now - used, 0) / DAY,
@@ -65,3 +64,15 @@ def strength_of(
         kept = count[lineage] >= policy.keep_after
         out = np.where(kept, np.maximum(out, policy.threshold), out)
     return out
+
+
+def rate_table(policy: decay.DecayPolicy, view: View) -> npt.NDArray[np.float64]:
+    """The policy's rates by code of the memory type, in the order of `DecayRates`; float64 (types, 5)."""
+    kept = view.rates
+    if kept is None or kept[0] is not policy or len(kept[1]) != len(view.index.types):
+        rates = [policy.rates(t) for t in view.index.types.names]
+        table = np.array(
+            [[r.age_rate, r.idle_rate, r.access_boost, r.access_cap, r.recent_boost] for r in rates]
+        ).reshape(-1, 5)
+        view.rates = kept = (policy, table)
+    return kept[1]

@@ -24,8 +24,7 @@ def search(
         ordinals, found = part.index.search(query, profile.depth, mask=mask)
         return Candidates(ordinals, found.astype(np.float64))
     owners = part.ordinals.view(len(part.index))
-    allowed = np.zeros(len(owners), np.bool_)
-    allowed[:prefix] = mask[owners[:prefix]]
+    allowed = view.facts(mask).vectors(part, prefix)
     want = profile.depth
     while True:
         rows, found = part.index.search(query, want, mask=allowed, prefix=prefix)
