@@ -490,8 +490,7 @@ class AgentMemory:
             raise InvalidInput(f"ranking must be one of {', '.join(RANKINGS)}, not {ranking!r}")
         if ranking == "compat":
             cascade = self._cascade(
-                lambda name: self._rows(namespace if name is None else name, as_of, known_at),
-                self._vault.clock.now,
+                _once(lambda n: self._rows(n or namespace, as_of, known_at)), self._vault.clock.now
             )
             cascade.max_results = 10 if k is None else k
             return cascade.recall(query, tokens, namespace)
@@ -876,6 +875,18 @@ class AgentMemory:
 
 
 _UNSET: Final[dict[str, Any]] = {"k": None, "as_of": None, "known_at": None, "ranking": None}
+
+
+def _once(rows: Callable[[str | None], Rows]) -> Callable[[str | None], Rows]:
+    """The same rows every time they are asked for: one recall looks at one moment."""
+    made: dict[str | None, Rows] = {}
+
+    def of(namespace: str | None) -> Rows:
+        if namespace not in made:
+            made[namespace] = rows(namespace)
+        return made[namespace]
+
+    return of
 
 
 def _us(value: Instant | None, name: str) -> int | None:

@@ -234,6 +234,15 @@ class Rows:
             waiting = self._waiting()
             return [self._memory(s, waiting) for s in stored]
 
+    def find(self, memory_id: str) -> Memory | None:
+        """A memory by id as it was at this moment; None when it is not among these rows."""
+        with self.index.lock:
+            lineage = self.index.ids.get(memory_id)
+            versions = [] if lineage < 0 else [v for v in self.index.versions[lineage] if v < self.view.rows]
+            if not versions or not self.scope[versions[-1]]:
+                return None
+        return self.memories(versions[-1:])[0]
+
     def _waiting(self) -> dict[int, tuple[int, int]]:
         """Lineage -> (uses, last one) of the recalls that are not in the log yet."""
         pending = list(self.vault._accesses.get(self.tenant, ()))

@@ -33,7 +33,7 @@ class Documents(DocumentStore):
 
     def get(self, memory_id: str) -> Memory | None:
         """A memory by id, whatever its status."""
-        return self._mem.get(memory_id)
+        return self._rows(None).find(memory_id)
 
     def update(self, memory: Memory) -> Memory:
         """Bring content, tags, category, entity, confidence and metadata to what is given."""
