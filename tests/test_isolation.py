@@ -29,7 +29,7 @@ from twofold.clock import ManualClock
 from twofold.recall import Recall
 from twofold.stores import open_store
 from twofold.stores.memory import MemoryStore
-from twofold.testing import TenantDropped, snapshot, tenant_methods
+from twofold.testing import PROBES, TenantDropped, snapshot, tenant_methods
 
 TOPICS = ["billing", "the deploy", "server A", "the ledger", "Atlas", "Atlas Ledger", "Juno"]
 WORDS = ["moved", "waits", "failed", "costs 12", "costs 40", "is at 10.0.0.7", "is at 10.0.0.9"]
@@ -214,6 +214,7 @@ CALLS: dict[str, Call] = {
     "link": lambda p, r: p.handle.link(p.id(r), (p.kin or p).id(r), "explains"),
     "flag": lambda p, r: p.handle.flag(p.id(r), f"is {r.choice(TOPICS)} right?"),
     "feedback": lambda p, r: p.handle.feedback(p.receipt(r), [p.id(r)]),
+    "fit_profile": lambda p, r: p.handle.fit_profile(),
     "erase": lambda p, r: p.handle.erase(p.id(r), reason="asked for") if r.random() < 0.3 else None,
     "erase_where": lambda p, r: p.handle.erase_where(
         agent_id=p.handle.agent_id, dry_run=r.random() < 0.9, reason="asked for"
@@ -419,15 +420,25 @@ def test_the_plan_of_every_call_leaves_no_trace() -> None:
 @pytest.mark.parametrize("method", tenant_methods())
 def test_a_store_that_drops_the_tenant_is_noticed(method: str) -> None:
     """One mutant a method: it answers about red whoever asks."""
+    called = False
+
+    class Mutant(TenantDropped):
+        def __getattr__(self, name: str) -> Any:
+            nonlocal called
+            called |= name == method
+            return super().__getattr__(name)
+
     for seed in range(5):
         try:
-            same(
-                *tenants_told(
-                    every_call(seed), owners, Marked, blue=lambda s: TenantDropped(s, method, "red")
-                )
-            )
+            same(*tenants_told(every_call(seed), owners, Marked, blue=lambda s: Mutant(s, method, "red")))
         except Exception:  # noqa: BLE001 - a wrong answer, or a store that contradicts itself
             return
+    if not called:  # only a damaged store makes anybody call it: then its own answer must differ
+        store = Marked()
+        red = owners(store, ManualClock(), Path(), ["red"])["red"]
+        red.handle.add("the ledger moved")
+        assert PROBES[method](store, "blue") != PROBES[method](TenantDropped(store, method, "red"), "blue")
+        return
     pytest.fail(f"nobody notices that {method} drops the tenant")
 
 

@@ -785,9 +785,22 @@ def update(
         if newest.ordinal != old.ordinal:
             raise InvalidInput(f"{memory_id!r} was corrected by another writer just now; read it again")
         check_quota(writer)
-        start = newest.valid_from if draft.valid_from is None else draft.valid_from
+        start = corrected_start(ledger, newest, draft)
         ordinal = new_version(writer, ledger, newest, draft, start).ordinal
     return memories(vault, principal.tenant, vault.index(principal.tenant).view(), [ordinal], vault.now())[0]
+
+
+def corrected_start(ledger: Ledger, old: Known, draft: Draft) -> int:
+    """When a corrected memory begins: as before, unless valid_from, or the date it began by, is corrected too."""
+    start = old.valid_from
+    if draft.valid_from is not None:
+        start = draft.valid_from
+    elif draft.event_at is not None and old.valid_from == old.event_at:
+        start = draft.event_at
+    end_at = min((c.at for c in ledger.closings(old.ordinal) if c.axis == "valid"), default=OPEN)
+    if start != old.valid_from and start >= end_at:
+        raise InvalidInput(f"valid_from {iso(start)} is not before the end of its validity, {iso(end_at)}")
+    return start
 
 
 def forget(vault: Vault, principal: Principal, memory_id: str) -> Memory:
@@ -825,6 +838,9 @@ def restore(vault: Vault, principal: Principal, memory_id: str) -> Memory:
             ordinal=known.ordinal,
             payload={"voids": [c.seq for c in chosen]},
         )
+        if any(c.kind == Kind.ARCHIVE for c in chosen):
+            # It was archived for want of use, and whoever brings it back uses it: else it would be hidden still.
+            writer.event(Kind.ACCESS, payload={"o": [known.ordinal], "t": [vault.now()]})
     view = vault.index(principal.tenant).view()
     return memories(vault, principal.tenant, view, [known.ordinal], vault.now())[0]
 

@@ -38,6 +38,7 @@ class End:
     by: str | None
     order: int
     recorded: int
+    archive: bool = False
     voided: int | None = None
 
 
@@ -165,11 +166,13 @@ class Model:
                 self.end(new, "valid", e.at, e.by)
         return new
 
-    def restore(self, version: Version) -> bool:
+    def restore(self, version: Version, now: int) -> bool:
         standing = version.standing()
         chosen = [e for e in standing if e.axis == "known"] or standing
         for e in chosen:
             e.voided = self.last
+        if any(e.archive for e in chosen):
+            self.accesses.append((version.id, now))
         return bool(chosen)
 
     def strength(self, version: Version, now: int) -> float:
@@ -293,7 +296,7 @@ class Machine(RuleBasedStateMachine):
             return
         self.mem.restore(version.id)
         self.begin()
-        assert self.model.restore(version)
+        assert self.model.restore(version, self.now)
 
     @precondition(lambda self: self.model.ids())
     @rule(pick=st.integers(0, 50))
@@ -424,6 +427,7 @@ class Machine(RuleBasedStateMachine):
             self.begin()
             for version in weak:
                 self.model.end(version, "known", self.model.last, None)
+                version.ends[-1].archive = True
 
     @rule()
     def reopen(self) -> None:
