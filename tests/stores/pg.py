@@ -27,7 +27,9 @@ DEBIAN = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
 
 
 def binaries() -> Path | None:
-    """The folder of initdb and pg_ctl: the wheel's, else Debian's, else None."""
+    """The folder of initdb and pg_ctl: $PG_BIN, else the wheel's, else Debian's, else None."""
+    if "PG_BIN" in os.environ:
+        return Path(os.environ["PG_BIN"])
     found = importlib.util.find_spec("pgserver")
     if found is not None and found.origin is not None:
         folder = Path(found.origin).parent / "pginstall" / "bin"

@@ -20,10 +20,10 @@ def say(line: str) -> None:
 
 def main(address: str, name: str, seconds: float) -> None:
     source = random.Random(name)
-    until = monotonic() + seconds
     current: dict[str, str] = {}
     recalls = refused = 0
     with AgentMemory(address, embedder="hashing:64") as mem:
+        until = monotonic() + seconds
         for i in range(10**9):
             if monotonic() > until:
                 break

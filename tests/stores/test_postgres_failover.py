@@ -42,7 +42,11 @@ def failover(writers: int, seconds: float) -> None:
             receipts = [mem.recall(f"before note {i}", k=5, keep=True).receipt.id for i in range(5)]
         lines: dict[str, list[tuple[float, str]]] = {}
         workers = [start(address, f"w{n}", seconds, lines) for n in range(writers)]
-        time.sleep(seconds / 2)
+        until = time.monotonic() + 120
+        while any(len(said) < 3 for said in lines.values()):  # all of them are at work
+            assert time.monotonic() < until, lines
+            time.sleep(0.05)
+        time.sleep(seconds / 3)
         killed = time.monotonic()
         primary.kill()
         time.sleep(0.3)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 import random
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 pytest.importorskip("psycopg")
+from tests import test_isolation as isolation
 from tests import test_processes as processes
+from tests import test_replay as replay
 from tests.determinism_run import answer
 from tests.stateful.test_model import POLICY, Machine, examples
 from tests.stores import pg
 
 from twofold import AgentMemory, ManualClock
+from twofold.stores import open_store
 from twofold.vault import IdSource
 
 pytestmark = pytest.mark.skipif(pg.why_not() is not None, reason=str(pg.why_not()))
@@ -72,6 +79,31 @@ def test_threads_share_a_handle(tmp_path: Path) -> None:
             list(pool.map(work, words))
         assert mem.stats()["memories"] == 100
         processes.assert_sound(mem)
+
+
+def test_receipts_replay_at_their_place_in_a_long_history(tmp_path: Path) -> None:
+    address: Any = pg.address(tmp_path)
+    told = replay.tell(address, 200, 20)
+    try:
+        assert replay.unlike(told.mem, told.history.taken) == []
+        assert replay.unlike(told.late, told.history.taken) == []
+    finally:
+        told.mem.close()
+        told.late.close()
+
+
+@hypothesis.given(seed=isolation.SEEDS)
+@hypothesis.settings(max_examples=3)
+def test_tenants_leave_no_trace(seed: int) -> None:
+    """What one tenant is told does not depend on what another does in the same tables."""
+    count = itertools.count()
+    beside, alone = isolation.tenants_told(
+        isolation.tenants_plan(seed),
+        isolation.owners,
+        lambda: open_store(pg.address(Path(f"/isolation/{seed}/{next(count)}/{os.urandom(8).hex()}"))),
+    )
+    unsized = functools.partial(re.sub, r"'bytes': \d+", "")  # of the whole database, as documented
+    isolation.same(list(map(unsized, beside)), list(map(unsized, alone)))
 
 
 # Equal bytes

@@ -486,19 +486,29 @@ class PostgresStore:
 
     def _open(self) -> None:
         """Look at the server and the role once, and bring the schema to this version's format."""
-        try:
-            db = self._connect()
+        start, attempt = monotonic(), 0
+        while True:
             try:
-                self._refuse_unsafe(db)
-                # A new table may have to wait for writers that are under way.
-                db.execute("SELECT set_config('lock_timeout', %s, false)", (self._milliseconds(),))
-                prepare(db, self._schema, self._q)
-                if self.pushdown:
-                    pushed.prepare(db, self._schema, self._q)
-            finally:
-                db.close()
-        except (psycopg.Error, UnicodeEncodeError) as error:
-            self._fail(error, "open the store")
+                self._open_once()
+                return
+            except (psycopg.Error, UnicodeEncodeError) as error:
+                attempt += 1
+                # Of several servers one may be about to take over; a single one that is not there is an error.
+                if "," not in self.url or not self._worth_retrying(error, attempt, start):
+                    self._fail(error, "open the store")
+            self._pause(attempt)
+
+    def _open_once(self) -> None:
+        db = self._connect()
+        try:
+            self._refuse_unsafe(db)
+            # A new table may have to wait for writers that are under way.
+            db.execute("SELECT set_config('lock_timeout', %s, false)", (self._milliseconds(),))
+            prepare(db, self._schema, self._q)
+            if self.pushdown:
+                pushed.prepare(db, self._schema, self._q)
+        finally:
+            db.close()
 
     def _milliseconds(self) -> str:
         """The timeout as the server takes it, where 0 would mean to wait for ever."""
