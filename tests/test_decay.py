@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.reference import decay as reference
+
 from twofold import AgentMemory, DecayPolicy, errors
 from twofold.clock import DAY, ManualClock, from_us, to_us
 from twofold.decay import DecayRates
