@@ -83,7 +83,7 @@ def test_sdist_contents() -> None:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     assert {"pyproject.toml", "CMakeLists.txt", "LICENSE", "cpp/bindings/module.cpp"} <= names
     tops = {name.partition("/")[0] for name in names if "/" in name}
-    assert tops <= {"cpp", "docs", "python", "tests", "tools"}
+    assert tops <= {"cpp", "docs", "examples", "python", "tests", "tools"}
 
 
 def test_importing_the_package_is_light() -> None:
