@@ -1,6 +1,6 @@
 """Evidence recall of the shipped public API over labelled conversations, beside its control rows.
 
-    python benchmarks/quality/run.py --data ../shared/data/locomo_dev.jsonl --ablate --png docs/recall.png
+    python benchmarks/quality/run.py --data ../shared/data/locomo_dev.jsonl --ablate --png recall.png
 
 Each conversation is its own search space. any@k: at least one evidence turn among the first k; frac@k: share of
 the evidence among them; share@B: the share inside a budget of B tokens of content; session any@5: an evidence
@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from twofold import AgentMemory, ManualClock
+from twofold.receipt import algorithm
 from twofold.timewords import parse_loose_datetime
 
 CONTROLS: Final = ("bm25", "vector", "rrf60", "base")
@@ -359,8 +360,8 @@ def draw(tables: dict[str, Any], path: Path) -> None:
         axis.set_ylim(0, 101)
         axis.grid(alpha=0.25)
     axes[0][0].set_ylabel("evidence found, % (95 % interval shaded)")
-    axes[0][-1].legend(loc="lower right", fontsize=8, frameon=False)
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    axes[0][0].legend(loc="lower right", fontsize=8, frameon=False)
+    figure.savefig(path, dpi=80, metadata={"Software": None})
     plt.close(figure)
 
 
@@ -393,7 +394,8 @@ def main() -> int:
         place: Any = ":memory:"
         if args.keep:
             args.keep.mkdir(parents=True, exist_ok=True)
-            place = args.keep / f"{path.stem}.{args.embedder.replace(':', '-')}.db"
+            # Other text rules store other words: a store of theirs must not be measured.
+            place = args.keep / f"{path.stem}.{args.embedder.replace(':', '-')}.{algorithm()}.db"
         with AgentMemory(
             place,
             embedder=args.embedder,

@@ -30,7 +30,7 @@ __all__ = [
 RULES: Final = "codes/1"  # raise it when a rule below changes which tokens are kept or what a word is
 
 _WORD_AROUND: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-# What a word piece leaves of "don't" and "it's".
+# What word pieces leave of "don't" and "it's".
 _FRAGMENTS: Final = frozenset(
     "s t d ll m re ve don doesn didn isn aren wasn weren couldn shouldn hasn".split()
 )
