@@ -99,10 +99,9 @@ def test_the_same_memory_was_superseded(golden: dict[str, Any], filled: Any) -> 
     assert {str(places[m.id]): m.status for m in mem._all()} == golden["status"]
 
 
-def test_whole_store(golden: dict[str, Any], filled: Any, record_property: Any) -> None:
+def test_whole_store(golden: dict[str, Any], filled: Any) -> None:
     mem, places = filled
     differ, common, total = equal(golden, "all", lambda query: ours(mem.recall(query, promote=False), places))
-    record_property("queries equal", f"{60 - len(differ)} of 60; results in common {common} of {total}")
     assert len(differ) <= 12
     assert common >= 0.92 * total
     inside = [
@@ -115,7 +114,7 @@ def test_whole_store(golden: dict[str, Any], filled: Any, record_property: Any) 
 
 @pytest.mark.parametrize("mode, namespace", [("all", None), ("ns", "team:a")])
 def test_with_the_peers_tags_and_graph_its_answers(
-    golden: dict[str, Any], filled: Any, mode: str, namespace: str | None, record_property: Any
+    golden: dict[str, Any], filled: Any, mode: str, namespace: str | None
 ) -> None:
     mem, places = filled
     cascade = mem._cascade(mem._rows, mem._vault.clock.now)
@@ -124,8 +123,8 @@ def test_with_the_peers_tags_and_graph_its_answers(
     differ, common, total = equal(
         golden, mode, lambda query: ours(cascade.recall(query, 16000, namespace), places)
     )
-    record_property("queries equal", f"{60 - len(differ)} of 60; results in common {common} of {total}")
-    assert len(differ) <= 6
+    assert len(differ) <= (6 if mode == "all" else 2)
+    assert common >= 0.99 * total
     # What still differs has many entities around its tags, of which 2.0.6 takes eight in the order of a hash,
     # or one of twenty nearest vectors that belongs to a superseded memory.
     dead = {int(n) for n, status in golden["status"].items() if status != "active"}
@@ -135,7 +134,7 @@ def test_with_the_peers_tags_and_graph_its_answers(
         assert len(around) > 1 or near[query] & dead
 
 
-def test_graph_blend(golden: dict[str, Any], filled: Any, record_property: Any) -> None:
+def test_graph_blend(golden: dict[str, Any], filled: Any) -> None:
     mem, places = filled
     cascade = mem._cascade(mem._rows, mem._vault.clock.now)
     cascade.store = SubstringTags(mem, mem._rows)
@@ -143,8 +142,8 @@ def test_graph_blend(golden: dict[str, Any], filled: Any, record_property: Any) 
     differ, common, total = equal(
         golden, "graph_blend", lambda query: ours(cascade.recall(query, 16000), places)
     )
-    record_property("queries equal", f"{20 - len(differ)} of 20; results in common {common} of {total}")
-    assert len(differ) <= 1
+    assert differ == []
+    assert common == total
 
 
 def test_graph(golden: dict[str, Any], filled: Any) -> None:

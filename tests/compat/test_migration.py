@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import runpy
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -259,3 +260,14 @@ def test_the_alias_makes_the_import_verbatim() -> None:
     finally:
         twofold.compat.remove_alias()
     assert not [n for n in sys.modules if n.split(".")[0] == "agent_memory"]
+
+
+def test_the_example_runs_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TWOFOLD_EMBEDDER", "hashing")
+    example = Path(__file__).resolve().parents[2] / "examples" / "memwright_switch.py"
+    runpy.run_path(str(example), run_name="__main__")
+    said = capsys.readouterr().out
+    assert "2022: User works at Google\n2025: User works at Meta" in said
+    assert "lacks permission 'write'" in said
