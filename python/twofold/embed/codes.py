@@ -32,7 +32,7 @@ RULES: Final = "codes/1"  # raise it when a rule below changes which tokens are 
 _WORD_AROUND: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 # What word pieces leave of "don't" and "it's".
 _FRAGMENTS: Final = frozenset(
-    "s t d ll m re ve don doesn didn isn aren wasn weren couldn shouldn hasn".split()
+    "s t d ll m re ve don doesn didn isn aren wasn weren couldn shouldn hasn".split()  # codespell:ignore
 )
 
 
