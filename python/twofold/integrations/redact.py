@@ -280,7 +280,10 @@ def looks_random(run: str) -> bool:
     words = sum(len(w) for w in _WORD.findall(body) if _SPOKEN.fullmatch(w)) / len(body)
     if len(present) == 3:
         scattered = len(_DIGITS.findall(body)) >= max(4, len(body) / 12)
-        return entropy >= 3.6 and turns >= 0.3 and (words < 0.45 or scattered)
+        least = (
+            0.45 if len(body) < 28 and set(body) & set("-_/") else 0.3
+        )  # names of things are joined by these
+        return entropy >= 3.6 and turns >= least and (words < 0.45 or scattered)
     # One case and digits: base32 and the like.
     if set(body) & set("-_/+~") or _looks_like_ulid(body):
         return False
