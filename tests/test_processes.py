@@ -163,8 +163,8 @@ def test_threads_share_a_handle(tmp_path: Path) -> None:
         def work(name: int) -> None:
             try:
                 for i in range(25):
-                    made = mem.add(f"thread {name} item {i}", tags=[f"t{name}"])
-                    assert mem.recall(f"thread {name} item {i}", k=1)[0].memory.id == made.id
+                    made = mem.add(f"thread t{name}x{i} was here", tags=[f"t{name}"])
+                    assert mem.recall(f"was t{name}x{i} here", k=1)[0].memory.id == made.id
             except BaseException as error:  # noqa: BLE001 - reported by the main thread
                 failures.append(error)
 

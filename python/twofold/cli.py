@@ -729,6 +729,7 @@ def import_(path: Path, dry_run: bool, format_: str, **options: Any) -> None:
 
     Example: twofold import memory.jsonl --store ./copy
     """
+    found: Any
     with opened(options) as mem:
         if format_ == "twofold":
             found = mem.import_json(path, dry_run=dry_run, progress=not options["as_json"])
