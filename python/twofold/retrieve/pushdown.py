@@ -7,7 +7,7 @@ with all vectors in RAM. What may differ from a full scan is only which rows an 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -122,23 +122,26 @@ def _found(
         return eligible
     everywhere = 2 * len(eligible) > len(mask)  # then looking at all is less work than naming the rows
     if len(eligible) > NAMED or everywhere:
-        count = depth * max(1, round(len(mask) / len(eligible)))
+        count = depth * 5 * len(mask) // (4 * len(eligible))
         for _ in range(TRIES):
             scanned = exact or len(eligible) <= NAMED
             rows = _distinct(store.nearest(tenant, number, query, count, exact=scanned))
             rows = rows[rows < len(mask)]  # others were recorded after what is being asked about
             rows = rows[mask[rows]]
             if len(rows) >= depth:
-                return rows
+                return np.sort(rows[:depth])
             count *= 4
     count = depth
     while True:
         listed = store.nearest(tenant, number, query, count, eligible)
         rows = _distinct(listed)
         if len(rows) >= depth or len(listed) < count:  # windows of one row crowd others out of a short list
-            return rows
+            return np.sort(rows[:depth])
         count *= 2
 
 
-def _distinct(listed: Sequence[Any]) -> Ordinals:
-    return np.unique(np.array(listed, np.int64))
+def _distinct(listed: Sequence[int]) -> Ordinals:
+    """Each ordinal once, nearest first."""
+    ordinals = np.array(listed, np.int64)
+    _, first = np.unique(ordinals, return_index=True)
+    return ordinals[np.sort(first)]

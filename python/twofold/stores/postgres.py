@@ -269,7 +269,7 @@ class PostgresStore:
 
     def create_vector_index(self, dimension: int, kind: str = "hnsw") -> None:
         """Build an approximate index over the vectors of a dimension: "hnsw", "diskann" or "scann"."""
-        statements = [self._q(sql) for sql in pushed.index_ddl(dimension, kind)]
+        statements = [self._q(sql) for sql in (*pushed.index_ddl(dimension, kind), "ANALYZE @embedding")]
 
         def work(db: Connection) -> None:
             for statement in statements:

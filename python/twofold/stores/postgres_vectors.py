@@ -28,11 +28,12 @@ MISSING: Final = """SELECT s.generation, s.ordinal, s.part, s.data FROM @vector 
         AND e.generation = s.generation AND e.ordinal = s.ordinal AND e.part = s.part)
     ORDER BY s.generation, s.ordinal, s.part LIMIT %s"""
 
-# The planner's guess whether to read the whole table depends on statistics that may be stale; a query that
-# names its rows or asks for few of many never should.
+# The planner's guesses whether to read the whole table, and whether to sort all of a tenant's rows, depend on
+# statistics that may be stale; a query that names its rows or asks for few of many never should.
 _NO_SCAN: Final = "SELECT set_config('enable_seqscan', 'off', true)"
 _KNOBS: Final = """SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan',
-    'strict_order', true), set_config('hnsw.max_scan_tuples', '200000', true)"""
+    'strict_order', true), set_config('hnsw.max_scan_tuples', '200000', true),
+    set_config('enable_sort', 'off', true)"""
 _AMONG: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s AND ordinal = ANY(%b)
     ORDER BY v <=> %b::vector LIMIT %s"""
 # Not the expression that indexes are over, so this one reads all of the tenant's.
