@@ -250,9 +250,11 @@ from twofold.clock import ManualClock
 from twofold.vault import IdSource
 import itertools
 n = itertools.count()
-with AgentMemory(":memory:", embedder="hashing:64", clock=ManualClock(), ids=IdSource(lambda s: next(n).to_bytes(s, "big"))) as mem:
+ids = IdSource(lambda s: next(n).to_bytes(s, "big"))
+with AgentMemory(":memory:", embedder="hashing:64", clock=ManualClock(), ids=ids) as mem:
     names = ["Atlas", "Helios", "Juno", "Ledger", "Mill"]
-    made = [mem.add(f"{a} moved near {b}", entities=[a, b], tags=[a.lower(), b.lower()]) for a in names for b in names if a != b]
+    pairs = [(a, b) for a in names for b in names if a != b]
+    made = [mem.add(f"{a} moved near {b}", entities=[a, b], tags=[a.lower(), b.lower()]) for a, b in pairs]
     for a, b in zip(made, made[3:]):
         mem.link(a.id, b.id)
     found = mem.recall("Where is Juno, near Atlas or the Mill?", k=12, keep=False)
