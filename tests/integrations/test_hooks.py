@@ -337,15 +337,37 @@ def test_outputs_that_are_secrets_are_never_kept(command: str) -> None:
 
 
 @pytest.mark.long
-def test_answers_have_the_types_of_the_agent_sdk(tmp_path: Path) -> None:
-    """Our outputs against the TypedDicts of claude-agent-sdk, whose wheel is too large for the commit lane."""
-    sdk = pytest.importorskip("claude_agent_sdk", reason="pip install claude-agent-sdk (178 MB)")
+def test_answers_have_the_types_of_the_agent_sdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our outputs, and the recorded payloads, against claude-agent-sdk's TypedDicts (its wheel has 178 MB)."""
+    import typing
+
+    import typing_extensions
+
+    # pydantic reads only this one before Python 3.12.
+    monkeypatch.setattr(typing, "TypedDict", typing_extensions.TypedDict)
+    types = pytest.importorskip(
+        "claude_agent_sdk.types", reason="pip download --no-deps claude-agent-sdk; unzip without _bundled"
+    )
     from pydantic import TypeAdapter
 
-    adapter = TypeAdapter(
-        sdk.SyncHookJSONOutput if hasattr(sdk, "SyncHookJSONOutput") else sdk.HookJSONOutput
-    )
+    answer_type = TypeAdapter(types.SyncHookJSONOutput)
+    known = {
+        name: TypeAdapter(getattr(types, f"{name}HookInput"))
+        for name in ("UserPromptSubmit", "PreCompact", "Stop")
+    }
+    seen = set()
     with AgentMemory(":memory:", embedder="hashing") as mem:
         hooks = Hooks(mem)
         for event, payload in payloads(tmp_path):
-            adapter.validate_python(hooks.run(event, payload))
+            full = {"transcript_path": "/t", **payload}
+            if payload.get("hook_event_name") in known:
+                known[payload["hook_event_name"]].validate_python(full)
+            answer = {**hooks.run(event, payload), "systemMessage": daemon.NO_MODEL}
+            answer_type.validate_python(answer, strict=True)
+            assert set(answer) <= set(types.SyncHookJSONOutput.__annotations__)
+            if "hookSpecificOutput" in answer:
+                name = answer["hookSpecificOutput"]["hookEventName"]
+                fields = getattr(types, f"{name}HookSpecificOutput").__annotations__
+                assert set(answer["hookSpecificOutput"]) <= set(fields)
+                seen.add(name)
+    assert seen == {"SessionStart", "UserPromptSubmit"}
