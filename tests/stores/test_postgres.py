@@ -533,6 +533,15 @@ def test_check_finds_a_wrong_interval(store: PostgresStore, admin: Any) -> None:
     assert "interval of row 1" in " ".join(store.check(TENANT))
 
 
+def test_check_finds_a_row_erased_by_another_event(store: PostgresStore, admin: Any) -> None:
+    add(store, "zero", "one")
+    with store.transaction(TENANT) as tx:
+        tx.apply(sample_erasure(tx.head, store.rows(TENANT, [1])))
+    assert store.check(TENANT) == []
+    admin.execute(f'UPDATE "{store._schema}".memory SET erased = 1 WHERE ordinal = 1')
+    assert "row 1 is said to be erased by event 1" in " ".join(store.check(TENANT))
+
+
 def test_a_second_value_of_a_key_at_the_same_time_is_refused(store: PostgresStore) -> None:
     """What a writer above the store must not do; the database objects even if it does."""
     add(store, "zero", key="k", visibility="public")

@@ -122,8 +122,14 @@ def _refuse_another_log(source: Store, start: Head, tenant: str, dest: Store) ->
 
 
 def _chunk(source: Store, tenant: str, after: int) -> list[Event]:
-    """The next events, up to a place where every fact has the ends of those it replaced."""
+    """The next events, up to a place where every fact has the ends of those it replaced.
+
+    An erasure is the last of its batch: rows keep the number of the event that erased them.
+    """
     events = source.events(tenant, after, CHUNK)
+    erasure = next((at for at, event in enumerate(events) if event.kind == Kind.ERASE), None)
+    if erasure is not None:
+        return events[: erasure + 1]
     while events:
         more = source.events(tenant, events[-1].seq, 1)
         if not more or more[0].kind not in _COMPLETING:

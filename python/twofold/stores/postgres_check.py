@@ -96,6 +96,15 @@ def _erased(ask: Ask, found: list[str]) -> None:
            OR content_hash <> '') LIMIT {_LIMIT}"""
     ):
         found.append(f"row {ordinal} is erased and still has content")
+    for ordinal, seq in ask(
+        f"""SELECT m.ordinal, m.erased FROM @memory AS m WHERE m.tenant = %s AND m.erased IS NOT NULL
+           AND m.erased <> m.seq AND NOT EXISTS (
+             SELECT 1 FROM @event AS e WHERE e.tenant = m.tenant AND e.seq = m.erased AND e.kind = 'erase'
+             AND e.payload <> '' AND (e.payload::json -> 'tombstones' IS NULL OR EXISTS (
+               SELECT 1 FROM json_array_elements(e.payload::json -> 'tombstones') AS t
+               WHERE (t ->> 0)::bigint = m.ordinal))) ORDER BY m.ordinal LIMIT {_LIMIT}"""
+    ):
+        found.append(f"row {ordinal} is said to be erased by event {seq}, which did not erase it")
 
 
 def _intervals(ask: Ask, found: list[str]) -> None:
