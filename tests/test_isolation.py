@@ -568,6 +568,6 @@ def test_what_a_handle_may_not_see_leaves_no_trace(name: str, seed: int) -> None
 @pytest.mark.long
 @pytest.mark.parametrize("name", OBSERVERS)
 @given(seed=SEEDS)
-@settings(max_examples=2000)
+@settings(max_examples=300)
 def test_what_a_handle_may_not_see_leaves_no_trace_long(name: str, seed: int) -> None:
     same(*agents_told(seed, name))

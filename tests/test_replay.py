@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -460,6 +461,56 @@ MUTANTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 def test_a_leak_from_the_present_is_noticed(told: Told, mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[mutant](monkeypatch)
     assert unlike(told.mem, told.history.taken) != []
+
+
+# -- while others write ---------------------------------------------------------------------------------
+
+
+def test_what_threads_recalled_while_others_wrote_replays(tmp_path: Path) -> None:
+    """A recall sees one state, whatever is committed while it runs; its receipt says which."""
+    clock = ManualClock(START)
+    mem = opened(tmp_path / "store", clock, "hashing:64")
+    r = random.Random(3)
+    made = [
+        mem.add(f"{NAMES[n % 7]} {VERBS[n % 6]} {NOUNS[n % 6]} {n}", entities=[NAMES[n % 7]], session_id="s")
+        for n in range(40)
+    ]
+    receipts: list[dict[str, Any]] = []
+    failures: list[BaseException] = []
+    go = threading.Event()
+
+    def read(number: int) -> None:
+        mine = random.Random(number)
+        try:
+            go.wait()
+            for _ in range(40):
+                question = f"what about {mine.choice(NAMES)} and {mine.choice(NOUNS)}"
+                found = mem.recall(question, k=8, profile={"strength_weight": 0.5, "graph_weight": 0.5})
+                receipts.append(found.receipt.to_json())
+        except BaseException as error:  # noqa: BLE001 - reported by the test, not by the thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=read, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    go.set()
+    for n in range(120):
+        kind = n % 4
+        if kind == 0:
+            made.append(mem.add(f"{r.choice(NAMES)} {r.choice(VERBS)} {r.choice(NOUNS)} {n}", session_id="s"))
+        elif kind == 1:
+            mem.link(*(m.id for m in r.sample(made, 2)))
+        elif kind == 2:
+            mem.update(r.choice(made).id, tags=[r.choice(TAGS)])
+        else:
+            mem.flush()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len({body["seq"] for body in receipts}) > 5, "the writes must have come in between"
+    again = [mem.replay(body) for body in receipts]
+    assert [a.differences for a in again if not a.identical] == []
+    mem.close()
 
 
 # -- edges of the promise -------------------------------------------------------------------------------

@@ -404,6 +404,17 @@ def test_a_private_memory_neither_merges_with_nor_ends_what_others_see(mem: Agen
     assert suggested[-1]["payload"]["reason"] == "it is visible to more readers than the newer one"
 
 
+def test_a_correction_does_not_hide_anothers_memory(mem: AgentMemory) -> None:
+    a, b = (mem.as_agent(n, role=Role.PLANNER) for n in "ab")
+    made = a.add("we meet on Friday")
+    with pytest.raises(errors.PermissionDenied, match="hide"):
+        b.update(made.id, visibility="private")
+    assert b.update(made.id, content="we meet on Monday").agent_id == "b"
+    own = b.add("my own note")
+    assert b.update(own.id, visibility="private").visibility == "private"
+    assert a.get(own.id) is None
+
+
 def test_why_tells_of_no_relation_to_what_may_not_be_seen(mem: AgentMemory) -> None:
     seen, hidden, other = (
         mem.add("seen", namespace="facts/a").id,

@@ -776,6 +776,12 @@ def update(
         **changes,
     }
     draft = validate(vault, principal, namespace, item)
+    hides = wider(old.visibility, old.agent_id, draft.visibility, principal.agent_id)
+    if hides and old.agent_id != principal.agent_id and not principal.may("forget"):
+        raise PermissionDenied(
+            f"agent {principal.agent_id!r} (role {principal.role_name}) may not hide {memory_id!r}, "
+            f"which {old.agent_id!r} wrote, from others"
+        )
     embed(vault, principal, [draft])
     with vault.write(principal) as writer:
         ledger = Ledger(writer.index)
