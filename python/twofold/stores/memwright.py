@@ -60,7 +60,9 @@ def read_rows(folder: Path) -> list[dict[str, Any]]:
                 names = [c for c in COLUMNS if c in there]
                 missing = {"id", "content", "created_at"} - there
                 if missing:
-                    raise StoreCorrupt(f"{folder / DB_NAME} is no Memwright store: no column {missing.pop()!r}")
+                    raise StoreCorrupt(
+                        f"{folder / DB_NAME} is no Memwright store: no column {missing.pop()!r}"
+                    )
                 rows = db.execute(f"SELECT {', '.join(names)} FROM memories ORDER BY created_at, rowid")
                 return [dict(zip(names, row, strict=True)) for row in rows]
         except sqlite3.DatabaseError as error:
