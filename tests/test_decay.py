@@ -215,6 +215,15 @@ def test_uses_are_committed_at_the_next_write_flush_close_or_when_many_wait(
         assert max(m.access_count for m in again.search()) == (256 if commit == "many" else 255)
 
 
+def test_uses_survive_a_write_that_fails(mem: AgentMemory) -> None:
+    made = mem.add("the gate is open")
+    mem.recall("gate")
+    with pytest.raises(errors.NotFound):
+        mem.add("x", derived_from=["01" * 13])
+    mem.flush()
+    assert mem.get(made.id).access_count == 1  # type: ignore[union-attr]
+
+
 def test_replay_explain_and_read_only_handles_never_promote(mem: AgentMemory) -> None:
     made = mem.add("the gate is open")
     receipt = mem.recall("gate", promote=False).receipt

@@ -106,6 +106,8 @@ def test_nothing_is_left_in_any_file(mem: AgentMemory, tmp_path: Path, clock: Ma
     mem.flag(secret.id, "should kestrel-4711 be here?")
     mem.recall("the mill", keep=True)
     mem.recall("kestrel-4711", keep=True)
+    mem.recall("who saw a kestrel near the mill?", namespaces="elsewhere", keep=True)
+    mem.recall("mill", namespaces="elsewhere", filters={"tags": ["quillfeather-box"]}, keep=True)
     mem.recall("gate", filters={"entities": ["Zoë Quillfeather"]}, keep=True)
     vectors = vectors_of(mem, [secret.id])
     assert len(vectors) >= 4

@@ -35,7 +35,19 @@ TOPICS = ["billing", "the deploy", "server A", "the ledger", "Atlas", "Atlas Led
 WORDS = ["moved", "waits", "failed", "costs 12", "costs 40", "is at 10.0.0.7", "is at 10.0.0.9"]
 SPEAKERS = ["Ann", "Ben"]
 NOWHERE = "0" * 26
-DROPPED = {"ordinal", "old_ordinal", "seq", "rows", "closes", "hash", "head", "events", "url", "salt"}
+DROPPED = {
+    "ordinal",
+    "old_ordinal",
+    "seq",
+    "rows",
+    "closes",
+    "voids",
+    "hash",
+    "head",
+    "events",
+    "url",
+    "salt",
+}
 LATENCIES = {"slowest_recall_ms", "recalls_over_target"}
 
 

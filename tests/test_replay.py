@@ -472,9 +472,15 @@ def test_what_threads_recalled_while_others_wrote_replays(tmp_path: Path) -> Non
     mem = opened(tmp_path / "store", clock, "hashing:64")
     r = random.Random(3)
     made = [
-        mem.add(f"{NAMES[n % 7]} {VERBS[n % 6]} {NOUNS[n % 6]} {n}", entities=[NAMES[n % 7]], session_id="s")
+        mem.add(
+            f"{NAMES[n % 7]} {VERBS[n % 6]} {NOUNS[n % 6]} {n}",
+            entities=[NAMES[n % 7]],
+            session_id="s",
+            memory_type="observation",
+        )
         for n in range(40)
     ]
+    clock.advance(days=20)  # old enough for uses to show in their strength
     receipts: list[dict[str, Any]] = []
     failures: list[BaseException] = []
     go = threading.Event()
