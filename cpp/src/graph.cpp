@@ -189,12 +189,6 @@ Reached Graph::expand(std::span<const std::uint32_t> seeds, std::size_t hops, co
 
     Bits seen(size);
     for (const std::uint32_t node : frontier) seen.set(node);
-    if (scope.has_mask) {
-        // A masked node counts as seen, so the inner loop tests one bit only.
-        for (std::size_t node = 0; node < nodes_; ++node) {
-            if (!passes(scope, node)) seen.set(node);
-        }
-    }
     Bits level(size);
     Reached out;
     const std::size_t most = limit.value_or(size);
@@ -208,8 +202,8 @@ Reached Graph::expand(std::span<const std::uint32_t> seeds, std::size_t hops, co
         for (const std::uint32_t node : frontier) {
             each_neighbour(node, prefix, [&](const Half& half) {
                 if (seen.get(half.node)) return;
-                seen.set(half.node);
-                next.push_back(half.node);
+                seen.set(half.node);  // a masked node too, so that its byte is read once
+                if (passes(scope, half.node)) next.push_back(half.node);
             });
         }
         // Either way sorts; reading the bits in order is cheaper once the level is a fair part of the graph.

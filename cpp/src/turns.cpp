@@ -1,27 +1,45 @@
 #include "twofold/turns.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <bit>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace twofold {
 namespace {
 
 using Rows = std::vector<std::int64_t>;
 
-void sort_unique(Rows& rows) {
-    std::sort(rows.begin(), rows.end());
-    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-}
+/// A set of rows that tells the rank of each: the rows that pass are few, the words of their bits fewer still.
+class RowSet {
+  public:
+    explicit RowSet(std::size_t size) : words_((size + 63) / 64, 0), before_(words_.size(), 0) {}
+    bool has(std::size_t row) const { return (words_[row / 64] >> (row % 64) & 1U) != 0; }
+    void add(std::size_t row) { words_[row / 64] |= std::uint64_t{1} << (row % 64); }
 
-/// hint: where it stands if no other row lies between, as in most conversations.
-std::int64_t place_of(const Rows& ordinals, std::int64_t row, std::size_t hint) {
-    if (row < 0) return -1;
-    if (hint < ordinals.size() && ordinals[hint] == row) return static_cast<std::int64_t>(hint);
-    const auto at = std::lower_bound(ordinals.begin(), ordinals.end(), row);
-    return at != ordinals.end() && *at == row ? at - ordinals.begin() : -1;
-}
+    /// All rows, ascending; `place` is right until the next `add`.
+    Rows rows() {
+        Rows out;
+        for (std::size_t w = 0; w < words_.size(); ++w) {
+            before_[w] = static_cast<std::uint32_t>(out.size());
+            for (std::uint64_t word = words_[w]; word != 0; word &= word - 1) {
+                out.push_back(
+                    static_cast<std::int64_t>(w * 64 + static_cast<std::size_t>(std::countr_zero(word))));
+            }
+        }
+        return out;
+    }
+
+    std::int64_t place(std::size_t row) const {
+        const std::uint64_t below = words_[row / 64] & ((std::uint64_t{1} << (row % 64)) - 1);
+        return before_[row / 64] + std::popcount(below);
+    }
+
+  private:
+    std::vector<std::uint64_t> words_;
+    std::vector<std::uint32_t> before_;
+};
 
 template <class T>
 T read(std::span<const T> column, std::int64_t row) {
@@ -40,48 +58,43 @@ void check_column(std::size_t size, const Rows& ordinals, const char* name) {
 Pool collect(std::span<const std::span<const std::int64_t>> lists, std::span<const std::int64_t> previous,
              std::span<const std::int64_t> next, std::span<const std::uint8_t> mask, std::size_t reach) {
     if (previous.size() != next.size()) throw std::invalid_argument("previous and next differ in length");
-    Rows rows;
-    for (const auto list : lists) rows.insert(rows.end(), list.begin(), list.end());
-    sort_unique(rows);
-    if (!rows.empty() && (rows.front() < 0 || static_cast<std::size_t>(rows.back()) >= previous.size())) {
-        throw std::out_of_range("a row lies outside the columns");
+    const std::size_t size = previous.size();
+    const auto inside = [size](std::int64_t row) { return row >= 0 && static_cast<std::size_t>(row) < size; };
+    RowSet set(size);
+    for (const auto list : lists) {
+        for (const std::int64_t row : list) {
+            if (!inside(row)) throw std::out_of_range("a row lies outside the columns");
+            set.add(static_cast<std::size_t>(row));
+        }
     }
-    const auto allowed = [&](std::int64_t row) {
-        return row >= 0 && static_cast<std::size_t>(row) < mask.size() &&
-               mask[static_cast<std::size_t>(row)] != 0;
-    };
-    Pool pool;
-    pool.ordinals = rows;
+    const Rows rows = set.rows();
     Rows frontier = rows;
     for (std::size_t step = 0; step < reach; ++step) {
-        Rows around;
+        Rows further;
         for (const std::int64_t row : frontier) {
             for (const std::int64_t near : {read(previous, row), read(next, row)}) {
-                if (allowed(near)) around.push_back(near);
+                if (!inside(near)) continue;
+                const auto at = static_cast<std::size_t>(near);
+                if (at >= mask.size() || mask[at] == 0 || set.has(at)) continue;
+                set.add(at);
+                further.push_back(near);
             }
         }
-        sort_unique(around);
-        frontier.clear();
-        std::set_difference(around.begin(), around.end(), pool.ordinals.begin(), pool.ordinals.end(),
-                            std::back_inserter(frontier));
-        Rows merged;
-        merged.reserve(pool.ordinals.size() + frontier.size());
-        std::merge(pool.ordinals.begin(), pool.ordinals.end(), frontier.begin(), frontier.end(),
-                   std::back_inserter(merged));
-        pool.ordinals = std::move(merged);
+        frontier = std::move(further);
     }
+    Pool pool;
+    pool.ordinals = set.rows();
+    const auto place_of = [&](std::int64_t row) {
+        const auto at = static_cast<std::size_t>(row);
+        return inside(row) && set.has(at) ? set.place(at) : -1;
+    };
     pool.chosen.reserve(rows.size());
-    std::size_t at = 0;
-    for (const std::int64_t row : rows) {
-        while (pool.ordinals[at] != row) ++at;
-        pool.chosen.push_back(static_cast<std::int64_t>(at));
-    }
+    for (const std::int64_t row : rows) pool.chosen.push_back(place_of(row));
     pool.previous.reserve(pool.ordinals.size());
     pool.next.reserve(pool.ordinals.size());
-    for (std::size_t p = 0; p < pool.ordinals.size(); ++p) {
-        const std::int64_t row = pool.ordinals[p];
-        pool.previous.push_back(place_of(pool.ordinals, read(previous, row), p - 1));
-        pool.next.push_back(place_of(pool.ordinals, read(next, row), p + 1));
+    for (const std::int64_t row : pool.ordinals) {
+        pool.previous.push_back(place_of(read(previous, row)));
+        pool.next.push_back(place_of(read(next, row)));
     }
     return pool;
 }

@@ -19,8 +19,9 @@ from twofold.index.tenant import TenantIndex, View
 from twofold.model import Memory, Row
 from twofold.vault import Vault
 
-Counts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+Counts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # per lineage: accesses, last access
 EVERYTHING = ("*",)
+_NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
 
 def memory_of(tenant: str, view: View, row: Row, counts: Counts) -> Memory:
@@ -35,7 +36,9 @@ def memory_of(tenant: str, view: View, row: Row, counts: Counts) -> Memory:
         closed_at = min((c.at for c in ends if c.axis == "known"), default=None)
     lineage = int(view.index.lineage[ordinal])
     last = int(counts[1][lineage])
-    metadata: Mapping[str, Any] = json.loads(row.metadata) if row.metadata not in ("", "{}") else {}
+    metadata = _NO_METADATA
+    if row.metadata not in ("", "{}"):
+        metadata = MappingProxyType(json.loads(row.metadata))
     recorded = from_us(row.recorded_at)
     return Memory(
         id=row.id,
@@ -50,7 +53,7 @@ def memory_of(tenant: str, view: View, row: Row, counts: Counts) -> Memory:
         key=row.key,
         confidence=row.confidence,
         pinned=row.pinned,
-        metadata=MappingProxyType(metadata),
+        metadata=metadata,
         event_date=None if row.event_at is None else from_us(row.event_at),
         speaker=row.speaker,
         visibility=row.visibility,
@@ -61,7 +64,7 @@ def memory_of(tenant: str, view: View, row: Row, counts: Counts) -> Memory:
         agent_role=row.agent_role,
         session_id=row.session_id,
         derived_from=row.derived_from,
-        valid_from=from_us(row.valid_from),
+        valid_from=recorded if row.valid_from == row.recorded_at else from_us(row.valid_from),
         valid_to=None if valid_to == OPEN else from_us(valid_to),
         recorded_at=recorded,
         closed_at=None if closed_at is None else from_us(closed_at),
@@ -76,7 +79,7 @@ def memories(vault: Vault, tenant: str, view: View, ordinals: list[int], now: in
     """Memories of these ordinals, in order."""
     if not ordinals:
         return []
-    counts = view.accesses(now)
+    counts = view.used(now)
     return [memory_of(tenant, view, row, counts) for row in vault.store.rows(tenant, ordinals)]
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, overload
@@ -27,7 +26,7 @@ from twofold.model import Memory, Row
 from twofold.query import Query
 from twofold.receipt import Receipt, score_bits
 from twofold.retrieve import fuse, graph, late, lexical, pack, pushdown, question, vector
-from twofold.retrieve.candidates import Candidates, Mask
+from twofold.retrieve.candidates import Candidates, Mask, Ordinals
 from twofold.retrieve.profile import Profile
 from twofold.retrieve.strength import faded_rows, strength_of
 from twofold.tokens import truncate
@@ -339,12 +338,15 @@ def pack_hits(
     picked = [ordinals[i] for i in chosen]
     if not rows:
         rows = {r.ordinal: r for r in vault.store.rows(tenant, picked)}
-    places = {name: dict(zip(c.ordinals.tolist(), itertools.count(1))) for name, c in layers.items()}
-    position = dict(zip(fused.candidates.ordinals.tolist(), itertools.count()))
-    counts = view.accesses(query.now)
+    at_rank = np.array(picked, np.int64)
+    places = {name: places_of(c.ordinals, at_rank) for name, c in layers.items()}
+    positions = places_of(fused.candidates.ordinals, at_rank)
+    there = np.array(positions, np.int64)
+    scores = fused.candidates.scores[there].tolist()
+    parts = {name: v[there].tolist() for name, v in fused.parts.items()}
+    counts = view.used(query.now)
     hits = []
-    for i, ordinal in zip(chosen, picked, strict=True):
-        at = position[ordinal]
+    for at, (i, ordinal) in enumerate(zip(chosen, picked, strict=True)):
         memory = memory_of(tenant, view, rows[ordinal], counts)
         size = sizes[i]
         if truncated is not None:
@@ -358,15 +360,23 @@ def pack_hits(
         hits.append(
             Hit(
                 memory=memory,
-                score=float(fused.candidates.scores[at]),
-                sources={name: place[ordinal] for name, place in places.items() if ordinal in place},
-                parts={name: float(v[at]) for name, v in fused.parts.items()},
+                score=scores[at],
+                sources={name: ranks[at] + 1 for name, ranks in places.items() if ranks[at] >= 0},
+                parts={name: values[at] for name, values in parts.items()},
                 span=vector.span(part, query.vector, ordinal),
                 tokens=size,
                 truncated=truncated is not None,
             )
         )
     return hits, max(over, 0), truncated
+
+
+def places_of(ordinals: Ordinals, wanted: Ordinals) -> list[int]:
+    """Where each of `wanted` stands in `ordinals`, which has no ordinal twice; -1 for nowhere."""
+    out = [-1] * len(wanted)
+    for place, at in zip(*np.nonzero(ordinals[None, :] == wanted[:, None]), strict=True):
+        out[place] = int(at)
+    return out
 
 
 def make_receipt(

@@ -604,20 +604,22 @@ class View:
         self, now: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Per lineage: accesses, last access (-OPEN: never), accesses in the 24 h before `now`."""
+        return *self.used(now), self._recent_accesses(now, len(self.index.ids))
+
+    def used(self, now: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Per lineage: accesses, last access (-OPEN: never)."""
         index = self.index
         lineages = len(index.ids)
         if self.seq == index.seq and index.last_access_time <= now:
-            count = index.access_count.view(lineages)
-            last = index.access_last.view(lineages)
-        else:
-            n = int(np.searchsorted(index.access_seq.view(), self.seq, "right"))
-            who, when = index.access_lineage.view(n), index.access_time.view(n)
-            keep = when <= now
-            who, when = who[keep], when[keep]
-            count = np.bincount(who, minlength=lineages).astype(np.int64)
-            last = np.full(lineages, -OPEN, np.int64)
-            np.maximum.at(last, who, when)
-        return count, last, self._recent_accesses(now, lineages)
+            return index.access_count.view(lineages), index.access_last.view(lineages)
+        n = int(np.searchsorted(index.access_seq.view(), self.seq, "right"))
+        who, when = index.access_lineage.view(n), index.access_time.view(n)
+        keep = when <= now
+        who, when = who[keep], when[keep]
+        count = np.bincount(who, minlength=lineages).astype(np.int64)
+        last = np.full(lineages, -OPEN, np.int64)
+        np.maximum.at(last, who, when)
+        return count, last
 
     def _recent_accesses(self, now: int, lineages: int) -> npt.NDArray[np.int64]:
         index = self.index
