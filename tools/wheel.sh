@@ -9,6 +9,7 @@ raw=build/wheel-raw
 
 echo "==> sdist and wheel"
 rm -rf dist "$raw" "$fresh"
+mkdir -p build
 "$python" -m build --outdir "$raw" > build/wheel.log 2>&1 || { tail -n 40 build/wheel.log; exit 1; }
 mkdir -p dist
 "$python" -m auditwheel repair --wheel-dir dist "$raw"/*.whl
