@@ -1,7 +1,7 @@
 # One command from a bare checkout: every target sets up what it needs first, and skips what is current.
 SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
-EXTRAS := build dev serve mcp postgres anthropic langgraph
+EXTRAS := build dev serve mcp postgres anthropic
 VENV ?= .venv
 JOBS ?= 2
 TWOFOLD_DATA ?= ../shared/data

@@ -23,7 +23,8 @@ from twofold.index.tenant import TenantIndex
 from twofold.maintain import embed_rows
 from twofold.model import Batch, Changes, Event, Generation, Head, Memory, Row, Vectors
 from twofold.progress import Progress
-from twofold.vault import Vault, index_row
+from twofold.stores.schema import index_row
+from twofold.vault import Vault
 
 FORMAT: Final = "twofold-export"
 VERSION: Final = 1

@@ -23,7 +23,8 @@ from twofold.embed.cache import QueryCache
 from twofold.errors import EmbedderMismatch, InvalidInput
 from twofold.index import __version__, cache
 from twofold.index.tenant import TenantIndex
-from twofold.model import Batch, Changes, Event, Generation, Head, IndexRow, Kind, Row, Vectors
+from twofold.model import Batch, Changes, Event, Generation, Head, Kind, Row, Vectors
+from twofold.stores.schema import index_row
 from twofold.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -56,11 +57,6 @@ class IdSource:
                 value |= int.from_bytes(self._entropy(10), "big")
             self._last = value
         return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
-
-
-def index_row(row: Row) -> IndexRow:
-    """The part of a stored row that the index keeps."""
-    return IndexRow(*(getattr(row, name) for name in IndexRow._fields))
 
 
 class Latency:

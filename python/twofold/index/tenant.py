@@ -159,7 +159,6 @@ class TenantIndex:
         self.asks = Column(np.bool_)  # ends with a question mark
         self.previous = Column(np.int64)  # neighbouring row of the same session, -1 at an end
         self.next = Column(np.int64)
-        self.generation_of = Column(np.int32)
         self.versions: dict[int, list[int]] = {}  # lineage -> ordinals
         self.by_hash: dict[tuple[int, str], list[int]] = {}
         self.by_key: dict[tuple[int, int], list[int]] = {}
@@ -197,7 +196,6 @@ class TenantIndex:
         self.vectors: dict[int, VectorPart] = {}
         self._masks: OrderedDict[Any, Mask] = OrderedDict()
         self._views: OrderedDict[int, View] = OrderedDict()
-        self._rank: OrderedDict[Any, Any] = OrderedDict()
 
     # -- feeding -----------------------------------------------------------------------------------
 
@@ -448,7 +446,6 @@ class TenantIndex:
             self.frame_value.pop(ordinal, None)
         # Names that only erased rows used must not be recoverable from the gazetteer or the tag matcher,
         # and edges of erased rows must not rank anything: rebuilding is rare and leaves nothing behind.
-        self._rank.clear()
         self._masks.clear()
         self.needs_rebuild = True
 
