@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from twofold import AgentMemory, errors
+from twofold import AgentMemory, Profile, errors
 
 NAIVE = dt.datetime(2026, 1, 1)  # that it has no zone is the point
 
@@ -89,6 +89,25 @@ CALLS: dict[str, tuple[Callable[[AgentMemory], Any], type[Exception]]] = {
     "naive now": (lambda m: m.recall("x", now=NAIVE), errors.InvalidInput),
     "unknown filter": (lambda m: m.recall("x", filters={"colour": "red"}), errors.InvalidInput),
     "unknown profile": (lambda m: m.recall("x", profile="best"), errors.InvalidInput),
+    "k1 beyond its range": (lambda m: m.recall("x", profile={"k1": 1001}), errors.InvalidInput),
+    "longest below 1": (lambda m: m.recall("x", profile={"longest": 0.5}), errors.InvalidInput),
+    "a weight that is NaN": (
+        lambda m: m.recall("x", profile={"tag_weight": float("nan")}),
+        errors.InvalidInput,
+    ),
+    "a weight that is text": (lambda m: m.recall("x", profile={"tag_weight": "1"}), errors.InvalidInput),
+    "a depth that is no whole number": (
+        lambda m: m.recall("x", profile={"depth": 10.0}),
+        errors.InvalidInput,
+    ),
+    "a depth of zero": (lambda m: m.recall("x", profile={"depth": 0}), errors.InvalidInput),
+    "unknown fusion": (lambda m: m.recall("x", profile={"fusion": "sum"}), errors.InvalidInput),
+    "a profile with a name": (lambda m: m.recall("x", profile={"name": "mine"}), errors.InvalidInput),
+    "a profile that is a number": (lambda m: m.recall("x", profile=3), errors.InvalidInput),  # type: ignore[arg-type]
+    "a constant of a profile by value": (
+        lambda m: m.recall("x", profile=Profile(b=2.0)),
+        errors.InvalidInput,
+    ),
     "no namespaces": (lambda m: m.recall("x", namespaces=[]), errors.InvalidInput),
     "bad namespace pattern": (lambda m: m.recall("x", namespaces=["a*b"]), errors.InvalidInput),
     "query vector of a wrong size": (lambda m: m.recall("x", vector=[1.0]), errors.InvalidInput),

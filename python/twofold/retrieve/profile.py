@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
@@ -9,6 +10,30 @@ from twofold.errors import InvalidInput
 
 # Standard deviation of the default encoder's cosines between unrelated texts, the unit of the cosine's weights.
 SPREAD: Final = 0.10
+FUSIONS: Final = ("score", "max", "rrf")
+_COUNTS: Final = ("depth", "session_top", "hops")
+# Least and greatest value of each constant; weights and the rest have DEFAULT_RANGE.
+DEFAULT_RANGE: Final = (0.0, 1e9)
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "depth": (1, 10_000),
+    "session_top": (1, 10_000),
+    "hops": (0, 4),
+    "min_cosine": (-1.0, 1.0),
+    "mmr_lambda": (0.0, 1.0),
+    "b": (0.0, 1.0),
+    "k1": (0.0, 1000.0),
+    "longest": (1.0, 1e9),
+}
+
+
+def _check(name: str, value: Any) -> None:
+    whole = name in _COUNTS
+    low, high = RANGES.get(name, DEFAULT_RANGE)
+    kinds = int if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):
+        raise InvalidInput(f"{name} must be a {'whole ' if whole else ''}number, not {value!r}")
+    if not low <= value <= high:
+        raise InvalidInput(f"{name} must be in {low:g}..{high:g}, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +91,19 @@ class Profile:
     duplicate_threshold: float = 2.0
     hops: int = 2
 
+    def __post_init__(self) -> None:
+        """InvalidInput names a constant that is no number or lies outside its range."""
+        for constant in fields(self):
+            value = getattr(self, constant.name)
+            if constant.name == "name":
+                if not isinstance(value, str):
+                    raise InvalidInput(f"a profile's name must be a string, not {value!r}")
+            elif constant.name == "fusion":
+                if value not in FUSIONS:
+                    raise InvalidInput(f"fusion must be one of {', '.join(FUSIONS)}, not {value!r}")
+            elif value is not None or constant.name != "mmr_lambda":
+                _check(constant.name, value)
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -115,7 +153,9 @@ def profile_of(value: str | Profile | dict[str, Any] | None) -> Profile:
             return PROFILES[value]
         except KeyError:
             raise InvalidInput(f"unknown profile {value!r}; profiles are {', '.join(PROFILES)}") from None
-    known = {f.name for f in fields(Profile)}
+    if not isinstance(value, dict):
+        raise InvalidInput(f"a profile is a name, a Profile or a dict of its constants, not {value!r}")
+    known = {f.name for f in fields(Profile)} - {"name"}
     unknown = sorted(set(value) - known)
     if unknown:
         raise InvalidInput(f"unknown profile constants {', '.join(unknown)}")

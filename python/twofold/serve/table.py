@@ -14,7 +14,7 @@ from twofold.maintain import GcReport, MaintainReport
 from twofold.model import Memory, Role, Visibility
 from twofold.remember import FIELDS
 from twofold.retrieve.fit import Fit
-from twofold.retrieve.profile import Profile
+from twofold.retrieve.profile import DEFAULT, DEFAULT_RANGE, FUSIONS, RANGES, Profile
 from twofold.serve import wire
 from twofold.serve.schema import Schema, nullable, object_of
 from twofold.transfer import ImportReport
@@ -115,18 +115,18 @@ _ALIASES: Final = {
 }
 FILTERS_AND_ALIASES: Final = FILTERS | {alias: FILTERS[name] for alias, name in _ALIASES.items()}
 
-_NUMBER: Final[Schema] = {"type": "number", "minimum": 0, "maximum": 1e6}
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 10_000}
+
+def _constant(name: str) -> Schema:
+    """The range of a profile's constant, as `Profile` checks it."""
+    low, high = RANGES.get(name, DEFAULT_RANGE)
+    whole = isinstance(getattr(DEFAULT, name), int)
+    return {"type": "integer" if whole else "number", "minimum": low, "maximum": high}
+
+
 _CONSTANTS: Final[dict[str, Schema]] = {
-    **{f: _NUMBER for f in Profile.__dataclass_fields__ if f != "name"},
-    "fusion": {"type": "string", "enum": ["score", "max", "rrf"]},
-    "depth": _COUNT,
-    "session_top": _COUNT,
-    "hops": {"type": "integer", "minimum": 0, "maximum": 4},
-    "b": SHARE,
-    "k1": {**_NUMBER, "maximum": 1000},
-    "longest": {**_NUMBER, "minimum": 1},
-    "mmr_lambda": nullable(SHARE),
+    **{f: _constant(f) for f in Profile.__dataclass_fields__ if f not in ("name", "fusion")},
+    "fusion": {"type": "string", "enum": list(FUSIONS)},
+    "mmr_lambda": nullable(_constant("mmr_lambda")),
 }
 
 TIMES: Final[dict[str, Schema]] = {"as_of": nullable(INSTANT), "known_at": nullable(INSTANT)}
