@@ -143,23 +143,24 @@ void check_unit(const Extent& extent, const std::string& what) {
     }
 }
 
-/// One bit per byte of eight, set where the byte is not 0.
-unsigned pack8(const std::uint8_t* bytes) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes, sizeof word);
-    word |= word >> 4;
-    word |= word >> 2;
-    word |= word >> 1;
-    return static_cast<unsigned>(((word & 0x0101010101010101U) * 0x0102040810204080U) >> 56);
-}
+struct Lanes {
+    std::size_t present;   // lanes set
+    std::size_t occupied;  // blocks with any
+};
 
-std::uint16_t pack16(std::span<const std::uint8_t> mask, std::size_t row) {
-    if (row + kBlockRows <= mask.size()) {
-        return static_cast<std::uint16_t>(pack8(&mask[row]) | pack8(&mask[row + 8]) << 8);
+/// Without branches and without a population count, which needs an instruction that not every level has: the
+/// compiler does several blocks at a time.
+Lanes count_lanes(std::span<const std::uint16_t> valid) {
+    unsigned present = 0;
+    unsigned occupied = 0;
+    for (const std::uint16_t lanes : valid) {
+        auto sums = static_cast<std::uint16_t>(lanes - ((lanes >> 1) & 0x5555));
+        sums = static_cast<std::uint16_t>((sums & 0x3333) + ((sums >> 2) & 0x3333));
+        sums = static_cast<std::uint16_t>((sums + (sums >> 4)) & 0x0f0f);
+        present += static_cast<unsigned>((sums + (sums >> 8)) & 0x1f);
+        occupied += static_cast<unsigned>(lanes != 0);
     }
-    std::array<std::uint8_t, kBlockRows> tail{};
-    std::copy(mask.begin() + static_cast<std::ptrdiff_t>(row), mask.end(), tail.begin());
-    return static_cast<std::uint16_t>(pack8(tail.data()) | pack8(tail.data() + 8) << 8);
+    return {present, occupied};
 }
 
 /// A row that may belong to the answer. Its score lies in [lower, upper]; equal bounds are the score itself.
@@ -378,18 +379,22 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
         const std::size_t end = std::min(limit, segment.start + segment.capacity);
         const std::size_t count = std::min(chunk, (end - row + kBlockRows - 1) / kBlockRows);
 
-        std::size_t present = 0;
-        std::size_t occupied = 0;
-        for (std::size_t b = 0; b < count; ++b) {
-            const std::size_t start = row + b * kBlockRows;
-            std::uint16_t lanes = segment.alive[first + b];
-            if (limit - start < kBlockRows) lanes &= static_cast<std::uint16_t>((1U << (limit - start)) - 1);
-            if (filter.mask) lanes &= pack16(*filter.mask, start);
-            // The whole block first: without the instruction a population count is a call.
-            present += lanes == 0xffff ? kBlockRows : static_cast<std::size_t>(std::popcount(lanes));
-            occupied += static_cast<std::size_t>(lanes != 0);
-            valid[b] = lanes;
+        std::copy_n(&segment.alive[first], count, valid.begin());
+        const std::size_t last = row + (count - 1) * kBlockRows;
+        if (limit - last < kBlockRows) {
+            valid[count - 1] &= static_cast<std::uint16_t>((1U << (limit - last)) - 1);
         }
+        if (filter.mask) {
+            const std::size_t whole = std::min(count, (filter.mask->size() - row) / kBlockRows);
+            kernel_->select(&(*filter.mask)[row], whole, valid.data());
+            if (whole < count) {
+                std::array<std::uint8_t, kBlockRows> tail{};
+                std::copy(filter.mask->begin() + static_cast<std::ptrdiff_t>(last), filter.mask->end(),
+                          tail.begin());
+                kernel_->select(tail.data(), 1, &valid[whole]);
+            }
+        }
+        const auto [present, occupied] = count_lanes(std::span(valid).first(count));
         passing += present;
         std::size_t sparse = 0;
         const bool dense = !keep_rows_ || present > kGatherRows * occupied;

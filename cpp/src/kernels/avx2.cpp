@@ -65,6 +65,14 @@ void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count,
     }
 }
 
+void select(const std::uint8_t* mask, std::size_t count, std::uint16_t* valid) {
+    for (std::size_t b = 0; b < count; ++b) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(mask + kBlockRows * b));
+        const int none = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128()));
+        valid[b] &= static_cast<std::uint16_t>(~none);
+    }
+}
+
 float fold(__m256 a0, __m256 a1, __m256 a2, __m256 a3) {
     const __m256 eight = _mm256_add_ps(_mm256_add_ps(a0, a2), _mm256_add_ps(a1, a3));
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -159,6 +167,6 @@ std::uint32_t nearest_bits_popcnt(const std::uint64_t* query, const std::uint64_
     return words == 6 ? nearest_of<6>(query, codes, count, words) : nearest_of<0>(query, codes, count, words);
 }
 
-const Kernel avx2 = {"avx2", scan, nullptr, score, dots, nearest_bits_popcnt};
+const Kernel avx2 = {"avx2", scan, nullptr, select, score, dots, nearest_bits_popcnt};
 
 }  // namespace twofold::kernels

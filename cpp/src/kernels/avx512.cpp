@@ -98,6 +98,13 @@ void scan_together(const ScanQuery* const* queries, const std::uint8_t* blocks, 
     }
 }
 
+void select(const std::uint8_t* mask, std::size_t count, std::uint16_t* valid) {
+    for (std::size_t b = 0; b < count; ++b) {
+        const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(mask + kBlockRows * b));
+        valid[b] &= static_cast<std::uint16_t>(_mm_test_epi8_mask(bytes, bytes));
+    }
+}
+
 __m512 add_scaled(__m512 sum, const float* row, const float* query) {
     return _mm512_add_ps(sum, _mm512_mul_ps(_mm512_loadu_ps(row), _mm512_loadu_ps(query)));
 }
@@ -183,6 +190,6 @@ void dots(const std::int8_t* queries, const std::int32_t* query_sums, std::size_
 
 }  // namespace
 
-const Kernel avx512 = {"avx512", scan, scan_together, score, dots, nearest_bits_popcnt};
+const Kernel avx512 = {"avx512", scan, scan_together, select, score, dots, nearest_bits_popcnt};
 
 }  // namespace twofold::kernels

@@ -33,6 +33,22 @@ void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count,
     }
 }
 
+/// One bit per byte of eight, set where the byte is not 0.
+unsigned pack8(const std::uint8_t* bytes) {
+    std::uint64_t word;
+    __builtin_memcpy(&word, bytes, sizeof word);
+    word |= word >> 4;
+    word |= word >> 2;
+    word |= word >> 1;
+    return static_cast<unsigned>(((word & 0x0101010101010101U) * 0x0102040810204080U) >> 56);
+}
+
+void select(const std::uint8_t* mask, std::size_t count, std::uint16_t* valid) {
+    for (std::size_t b = 0; b < count; ++b, mask += kBlockRows) {
+        valid[b] &= static_cast<std::uint16_t>(pack8(mask) | pack8(mask + 8) << 8);
+    }
+}
+
 float score_one(const float* query, const float* row, std::size_t width) {
     float lanes[kLanes] = {};
     std::size_t i = 0;
@@ -86,6 +102,6 @@ std::uint32_t nearest_bits_generic(const std::uint64_t* query, const std::uint64
     return least;
 }
 
-const Kernel generic = {"generic", scan, nullptr, score, dots, nearest_bits_generic};
+const Kernel generic = {"generic", scan, nullptr, select, score, dots, nearest_bits_generic};
 
 }  // namespace twofold::kernels

@@ -44,6 +44,9 @@ struct Kernel {
                           const std::uint16_t* valid, const float* thresholds, float* const* upper,
                           std::uint16_t* const* hits);
 
+    /// Takes from valid[b] the lanes whose byte mask[16 * b + lane] is 0, for `count` blocks.
+    void (*select)(const std::uint8_t* mask, std::size_t count, std::uint16_t* valid);
+
     /// Exact scores in the fixed lane layout. `width` is a multiple of 16; query and rows are zero padded to
     /// it.
     void (*score)(const float* query, const float* const* rows, std::size_t count, std::size_t width,

@@ -50,6 +50,17 @@ void scan(const ScanQuery& query, const std::uint8_t* blocks, std::size_t count,
     }
 }
 
+void select(const std::uint8_t* mask, std::size_t count, std::uint16_t* valid) {
+    const std::uint8_t bits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    const uint8x16_t weights = vld1q_u8(bits);
+    for (std::size_t b = 0; b < count; ++b) {
+        const uint8x16_t bytes = vld1q_u8(mask + kBlockRows * b);
+        const uint8x16_t passed = vandq_u8(vtstq_u8(bytes, bytes), weights);
+        const unsigned low = vaddv_u8(vget_low_u8(passed)), high = vaddv_u8(vget_high_u8(passed));
+        valid[b] &= static_cast<std::uint16_t>(low | high << 8);
+    }
+}
+
 float32x4_t add_scaled(float32x4_t sum, const float* row, const float* query) {
     return vaddq_f32(sum, vmulq_f32(vld1q_f32(row), vld1q_f32(query)));
 }
@@ -93,6 +104,6 @@ void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, co
 
 }  // namespace
 
-const Kernel neon = {"neon", scan, nullptr, score, dots, nearest_bits_generic};
+const Kernel neon = {"neon", scan, nullptr, select, score, dots, nearest_bits_generic};
 
 }  // namespace twofold::kernels
