@@ -84,26 +84,48 @@ def test_usual_dimensions_equal_the_reference(dim):
         assert bits(scores) == bits([score for _, score in expected])
 
 
-@pytest.mark.long
-def test_ten_thousand_hard_queries_are_exact_on_every_level():
-    rng = np.random.default_rng(11)
-    dim, count = 96, 6000
+def hard_rows(rng, dim):
+    """Duplicates, near ties, sparse and clustered rows, values too small to square, norms at both limits."""
     centres = unit_rows(rng, 40, dim)
-    rows = centres[rng.integers(0, 40, count)] + rng.standard_normal((count, dim)) * 0.02
+    rows = centres[rng.integers(0, 40, 6000)] + rng.standard_normal((6000, dim)) * 0.02
     rows[:500] = centres[0] + rng.standard_normal((500, dim)) * 1e-6
     rows[500:1000] *= rng.random((500, dim)) < 0.05
     rows[500:1000, 0] += 1e-3
-    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+    rows[2000:2500] = np.where(rng.random((500, dim)) < 0.9, rows[2000:2500] * 1e-30, rows[2000:2500])
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows[3000:3500] *= rng.choice([0.9991, 1.0009], (500, 1))
     rows[1000:2000] = rows[rng.integers(0, 1000, 1000)]
-    queries = np.concatenate([rows, unit_rows(rng, 4000, dim)])
-    exact = rows.astype(np.float64) @ queries.astype(np.float64).T
-    best = -np.sort(-exact, axis=0)[:10].T
+    return rows.astype(np.float32)
+
+
+@pytest.mark.long
+def test_ten_thousand_hard_queries_are_exact_on_every_level():
+    rng = np.random.default_rng(11)
+    rows = hard_rows(rng, 96)
+    queries = np.concatenate([rows, unit_rows(rng, 4000, 96)])
+    assert len(queries) == 10_000
+    exact = (rows.astype(np.float64) @ queries.astype(np.float64).T).T
+    best = -np.sort(-exact, axis=1)[:, :10]
+    half = rng.random(len(rows)) < 0.5
+    best_half = -np.sort(-exact[:, half], axis=1)[:, :10]
     answers = []
     for level in LEVELS:
-        ordinals, scores = filled(rows, level).search_many(queries, 10)
-        np.testing.assert_allclose(np.take_along_axis(exact.T, ordinals, 1), best, rtol=0, atol=1e-6)
+        index = filled(rows, level)
+        # One query at a time and many in one pass are different code.
+        alone = [index.search(query, 10) for query in queries]
+        ordinals, scores = np.stack([o for o, _ in alone]), np.stack([s for _, s in alone])
+        np.testing.assert_allclose(np.take_along_axis(exact, ordinals, 1), best, rtol=0, atol=1e-6)
         np.testing.assert_allclose(scores, best, rtol=0, atol=1e-6)
-        answers.append((ordinals.tobytes(), scores.tobytes()))
+        tied = scores[:, 1:] == scores[:, :-1]
+        assert tied.sum() > 1000
+        assert (np.diff(ordinals, axis=1)[tied] > 0).all()
+        assert (np.diff(scores, axis=1) <= 0).all()
+        together = index.search_many(queries, 10)
+        assert (together[0].tobytes(), together[1].tobytes()) == (ordinals.tobytes(), scores.tobytes())
+        found, _ = index.search_many(queries, 10, mask=half)
+        np.testing.assert_allclose(np.take_along_axis(exact, found, 1), best_half, rtol=0, atol=1e-6)
+        assert half[found].all()
+        answers.append((ordinals.tobytes(), scores.tobytes(), found.tobytes()))
     assert len(set(answers)) == 1
 
 
