@@ -22,7 +22,9 @@ class Config:
     l1_max_size entries and l1_ttl seconds: the scratchpad. l2_embedding_dimensions: checked against the
     embedder when given. l2_max_memories: live memories per tenant before `max_memories_policy` acts
     ("warn": counted in stats; "archive": `maintain` archives the weakest). l2_similarity_threshold: least
-    cosine of a vector candidate, None for off. *_target_ms: misses are counted in `stats()`.
+    cosine of a vector candidate, None for off. entities: "rules", or "spacy:PIPELINE" for the names that a
+    trained pipeline finds in what is added, besides those of the rules. *_target_ms: misses are counted in
+    `stats()`.
     """
 
     embedder: str | None = "auto"
@@ -36,6 +38,7 @@ class Config:
     l2_target_ms: float = 94.0
     auto_supersede: bool = True
     decay: str = "default"
+    entities: str = "rules"
     token_counter: str = "estimate"
     query_cache: int = 1024
     log_recalls: bool = False

@@ -26,6 +26,7 @@ from twofold.errors import InvalidInput, PermissionDenied, StoreError
 from twofold.index.filters import Filters
 from twofold.lookup import When
 from twofold.model import Memory, Role
+from twofold.named_entities import entity_finder
 from twofold.query import Instant
 from twofold.recall import Recall
 from twofold.receipt import Receipt
@@ -121,6 +122,7 @@ class AgentMemory:
             raise InvalidInput(
                 f"l2_embedding_dimensions is {dimensions}, but {opened.name} gives {opened.dimension}"
             )
+        finder = entity_finder(self.config.entities)
         options: dict[str, Any] = {} if entropy is None else {"entropy": entropy}
         self._vault = Vault(
             store or open_store(path, **_store_options(path, self.config)),
@@ -133,6 +135,7 @@ class AgentMemory:
             **options,
         )
         self._vault.auto_supersede = self.config.auto_supersede
+        self._vault.finder = finder
         grants = (Grant(None, None, True),) if read_only else ()
         self._bind(Principal(tenant, "owner", grants), namespace, (namespace,), admin)
         self._opener: AgentMemory | None = None

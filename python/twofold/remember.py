@@ -187,6 +187,8 @@ def validate(vault: Vault, principal: Principal, namespace: str, item: Mapping[s
     speaker = optional_text(item.get("speaker"), "speaker")
     given = strings(item.get("entities"), "entities", MAX_TAGS)
     found = [e.name for e in find_entities(content, known=given, speaker=speaker)]
+    if vault.finder is not None:
+        found += vault.finder(content)
     names: dict[str, str] = {}
     for name in (*given, *found):
         names.setdefault(entity_key(name), name)

@@ -24,6 +24,7 @@ from twofold.errors import EmbedderMismatch, InvalidInput
 from twofold.index import __version__, cache
 from twofold.index.tenant import TenantIndex
 from twofold.model import Batch, Changes, Event, Generation, Head, Kind, Row, Vectors
+from twofold.named_entities import EntityFinder
 from twofold.stores.schema import index_row
 from twofold.tokens import TokenCounter
 
@@ -97,6 +98,7 @@ class Vault:
         self.entropy = entropy
         self.ids = ids or IdSource(entropy)
         self.auto_supersede = True
+        self.finder: EntityFinder | None = None  # names beside those that the rules find
         # The store searches vectors itself: views in RAM go without them.
         self.pushdown = bool(getattr(store, "pushdown", False))
         self._indexes: dict[str, TenantIndex] = {}
