@@ -24,7 +24,9 @@ class Config:
     ("warn": counted in stats; "archive": `maintain` archives the weakest). l2_similarity_threshold: least
     cosine of a vector candidate, None for off. entities: "rules", or "spacy:PIPELINE" for the names that a
     trained pipeline finds in what is added, besides those of the rules. *_target_ms: misses are counted in
-    `stats()`.
+    `stats()`. replica: address of a server that recalls may read from while it is at most max_lag events behind
+    (-1: however many). follow: "poll" or "listen" keeps the view in RAM in step from a thread, at least every
+    follow_interval seconds.
     """
 
     embedder: str | None = "auto"
@@ -45,6 +47,10 @@ class Config:
     busy_timeout: float = 30.0
     synchronous: str = "normal"
     embed_threads: int = 1
+    replica: str | None = None
+    max_lag: int = 0
+    follow: str = "off"
+    follow_interval: float = 1.0
 
     @classmethod
     def load(
@@ -89,11 +95,12 @@ class Config:
             ("l2_max_memories", 1),
             ("query_cache", 0),
             ("embed_threads", 1),
+            ("max_lag", -1),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise InvalidInput(f"setting {name} must be a whole number of at least {low}, not {value!r}")
-        for name in ("l1_ttl", "l1_target_ms", "l2_target_ms", "busy_timeout"):
+        for name in ("l1_ttl", "l1_target_ms", "l2_target_ms", "busy_timeout", "follow_interval"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
                 raise InvalidInput(f"setting {name} must be a positive number, not {value!r}")
@@ -101,6 +108,7 @@ class Config:
             "max_memories_policy": ("warn", "archive"),
             "decay": ("default", "published", "off"),
             "synchronous": ("normal", "full"),
+            "follow": ("off", "poll", "listen"),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
@@ -113,8 +121,22 @@ class Config:
         return self
 
 
-_WHOLE = {"l1_max_size", "l2_embedding_dimensions", "l2_max_memories", "query_cache", "embed_threads"}
-_REAL = {"l1_ttl", "l2_similarity_threshold", "l1_target_ms", "l2_target_ms", "busy_timeout"}
+_WHOLE = {
+    "l1_max_size",
+    "l2_embedding_dimensions",
+    "l2_max_memories",
+    "query_cache",
+    "embed_threads",
+    "max_lag",
+}
+_REAL = {
+    "l1_ttl",
+    "l2_similarity_threshold",
+    "l1_target_ms",
+    "l2_target_ms",
+    "busy_timeout",
+    "follow_interval",
+}
 _FLAGS = {"auto_supersede", "log_recalls"}
 
 

@@ -80,7 +80,7 @@ def memories(vault: Vault, tenant: str, view: View, ordinals: list[int], now: in
     if not ordinals:
         return []
     counts = view.used(now)
-    return [memory_of(tenant, view, row, counts) for row in vault.store.rows(tenant, ordinals)]
+    return [memory_of(tenant, view, row, counts) for row in vault.reading.rows(tenant, ordinals)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from twofold.recall import Recall
 from twofold.receipt import Receipt
 from twofold.retrieve.fit import Fit
 from twofold.retrieve.profile import Profile, profile_of
-from twofold.stores import open_store
+from twofold.stores import open_replica, open_store
 from twofold.tokens import TokenCounter, counter
 from twofold.vault import Vault
 
@@ -136,6 +136,9 @@ class AgentMemory:
         )
         self._vault.auto_supersede = self.config.auto_supersede
         self._vault.finder = finder
+        replica, lag = self.config.replica, self.config.max_lag
+        if replica is not None:
+            self._vault.read_from(open_replica(self._vault.store, replica, lag, self.config.busy_timeout))
         grants = (Grant(None, None, True),) if read_only else ()
         self._bind(Principal(tenant, "owner", grants), namespace, (namespace,), admin)
         self._opener: AgentMemory | None = None
@@ -298,7 +301,8 @@ class AgentMemory:
 
         fields: tags, memory_type ("fact"), namespace, entities, key ("subject.attribute": one current value),
         confidence 0..1, pinned, metadata (JSON), event_date, speaker, visibility (public, team, private),
-        source_id, session_id, derived_from (ids), valid_from, valid_to, supersedes (ids), vector.
+        source_id, session_id, derived_from (ids), valid_from, valid_to, supersedes (ids), vector (the caller's
+        own; False: none, the text is not embedded until a `reembed`).
         dry_run: return the supersessions it would cause, and write nothing.
         Raises InvalidInput, PermissionDenied, QuotaExceeded, NotFound (ids named), EmbeddingError, StoreError.
         """

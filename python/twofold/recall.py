@@ -161,7 +161,7 @@ def recall_at(
         # [4] fusion, over exact scores of every candidate and of the turns around it
         pooled = fuse.pool(view, eligible, list(layers.values()), profile)
         if vault.pushdown and part is not None:
-            store: pushdown.Searching = vault.store  # type: ignore[assignment]
+            store: pushdown.Searching = vault.reading  # type: ignore[assignment]
             part = pushdown.part_of(store, index.tenant, part.generation, pooled.ordinals, part)
         fused = fuse.fuse(
             view,
@@ -285,7 +285,7 @@ def vector_part(vault: Vault, index: TenantIndex, query: Query, eligible: Mask) 
         return None
     if vault.pushdown:
         generation = next(g for g in index.generations if g.number == query.generation)
-        store: pushdown.Searching = vault.store  # type: ignore[assignment]
+        store: pushdown.Searching = vault.reading  # type: ignore[assignment]
         depth = query.profile.depth
         return pushdown.candidates(store, index.tenant, generation, eligible, query.vector, depth)
     if query.generation not in index.vectors:
@@ -326,7 +326,7 @@ def pack_hits(
         return [], 0, None
     rows: dict[int, Row] = {}
     if query.budget is not None and query.counter.name != vault.counter.name:
-        rows = {r.ordinal: r for r in vault.store.rows(tenant, ordinals)}
+        rows = {r.ordinal: r for r in vault.reading.rows(tenant, ordinals)}
         sizes = [query.counter.count(rows[o].content) for o in ordinals]
     else:
         sizes = [int(index.tokens[o]) for o in ordinals]
@@ -337,7 +337,7 @@ def pack_hits(
         chosen, truncated = [0], index.ids.names[index.lineage[ordinals[0]]]
     picked = [ordinals[i] for i in chosen]
     if not rows:
-        rows = {r.ordinal: r for r in vault.store.rows(tenant, picked)}
+        rows = {r.ordinal: r for r in vault.reading.rows(tenant, picked)}
     at_rank = np.array(picked, np.int64)
     places = {name: places_of(c.ordinals, at_rank) for name, c in layers.items()}
     positions = places_of(fused.candidates.ordinals, at_rank)

@@ -30,7 +30,7 @@ from twofold.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from twofold.embed.base import Embedder
-    from twofold.stores.base import Store, Transaction
+    from twofold.stores.base import Reading, Replica, Store, Transaction
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ACCESS_BUFFER = 256
@@ -90,6 +90,9 @@ class Vault:
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.store = store
+        # Where recalls read: the store, or a replica of it that is new enough (stores/postgres_replica).
+        self.reading: Reading = store
+        self.replica: Replica | None = None
         self.embedder = embedder
         self.clock = clock
         self.policy = policy
@@ -140,13 +143,45 @@ class Vault:
     def index(self, tenant: str) -> TenantIndex:
         """The tenant's view, caught up with what every process has committed."""
         index = self._index(tenant)
-        head = self.store.head(tenant)
-        if head.seq != index.seq:
+        head = self.reading.head(tenant)
+        if head.seq != index.seq or other_log(index, head):
             with index.lock:
                 if index.seq < head.seq:
-                    self._feed(index, self.store.changes(tenant, index.seq))
-            index = self._rebuilt(index)
+                    changes = self.reading.changes(tenant, index.seq)
+                    if not broken_off(index, changes):
+                        self._feed(index, changes, self.reading)
+                        return self._rebuilt(index, self.reading)
+            return self._of_this_log(index)
         return index
+
+    def read_from(self, replica: Replica) -> None:
+        """Recalls read there from now on."""
+        self.reading = self.replica = replica
+
+    def _of_this_log(self, index: TenantIndex) -> TenantIndex:
+        """The view, made anew if the log it was taken from is not the store's any more.
+
+        So it is when a server took over that lacked the end of the log, however few events that was.
+        """
+        tenant = index.tenant
+        with index.lock:
+            head = self.store.head(tenant)  # under the lock: without it this process may have committed since
+            lost = index.seq > head.seq or other_log(index, head)
+            if index.seq < head.seq:
+                changes = self.store.changes(tenant, index.seq)
+                lost = broken_off(index, changes)
+                if not lost:
+                    self._seen(tenant, changes.head.seq)
+                    self._feed(index, changes)
+        if self.replica is not None:
+            self.replica.doubt(tenant, lost)
+        if not lost:
+            return self._rebuilt(index, self.store)
+        return self._anew(tenant, self.store.changes(tenant, 0), self.store)
+
+    def _seen(self, tenant: str, seq: int) -> None:
+        if self.replica is not None:
+            self.replica.seen(tenant, seq)
 
     def _index(self, tenant: str) -> TenantIndex:
         index = self._indexes.get(tenant)
@@ -216,8 +251,9 @@ class Vault:
             path.unlink(missing_ok=True)
             self._cached_rows.pop(tenant, None)
 
-    def _feed(self, index: TenantIndex, changes: Changes) -> None:
+    def _feed(self, index: TenantIndex, changes: Changes, store: Reading | None = None) -> None:
         """Apply changes and load the vectors of the rows they brought, for every generation in use."""
+        store = store or self.store
         before = index.rows
         known = index.current_generation()
         index.apply(changes)
@@ -225,28 +261,31 @@ class Vault:
         if generation is None or self.pushdown:
             return
         if known is None or known.number != generation.number:
-            self.load_generation(index, generation.number)
+            self.load_generation(index, generation.number, store)
         else:
-            index.add_vectors(self.store.vectors(index.tenant, generation.number, before, index.rows))
+            index.add_vectors(store.vectors(index.tenant, generation.number, before, index.rows))
         for number in list(index.vectors):
             if number != generation.number:
                 del index.vectors[number]
 
-    def load_generation(self, index: TenantIndex, number: int) -> None:
+    def load_generation(self, index: TenantIndex, number: int, store: Reading | None = None) -> None:
         """Bring all vectors of a generation into the view (the current one is kept up by itself)."""
         with index.lock:
             index.vectors.pop(number, None)
-            index.add_vectors(self.store.vectors(index.tenant, number, 0, index.rows))
+            index.add_vectors((store or self.reading).vectors(index.tenant, number, 0, index.rows))
 
-    def _rebuilt(self, index: TenantIndex) -> TenantIndex:
+    def _rebuilt(self, index: TenantIndex, store: Reading) -> TenantIndex:
         """After an erasure the view is made anew from the rows, so that nothing erased stays in RAM."""
         if not index.needs_rebuild:
             return index
-        fresh = TenantIndex(index.tenant)
-        self._feed(fresh, self.store.changes(index.tenant, 0))
+        return self._anew(index.tenant, store.changes(index.tenant, 0), store)
+
+    def _anew(self, tenant: str, changes: Changes, store: Reading) -> TenantIndex:
+        fresh = TenantIndex(tenant)
+        self._feed(fresh, changes, store)
         fresh.needs_rebuild = False
         with self._lock:
-            self._indexes[index.tenant] = fresh
+            self._indexes[tenant] = fresh
         return fresh
 
     def check_embedder(self, index: TenantIndex) -> Generation | None:
@@ -303,9 +342,15 @@ class Vault:
             with self.store.transaction(tenant) as tx:
                 index = self._index(tenant)
                 with index.lock:
+                    self._seen(tenant, tx.head.seq)
+                    lost = index.seq > tx.head.seq or other_log(index, tx.head)
                     if index.seq < tx.head.seq:
-                        self._feed(index, tx.changes(index.seq))
-                index = self._rebuilt(index)
+                        changes = tx.changes(index.seq)
+                        lost = broken_off(index, changes)
+                        if not lost:
+                            self._feed(index, changes)
+                index = self._anew(tenant, tx.changes(0), self.store) if lost else index
+                index = self._rebuilt(index, self.store)
                 writer = Writer(self, principal, tx, index)
                 if accesses:
                     writer.event(
@@ -324,6 +369,7 @@ class Vault:
         if not batch.events:
             return
         with index.lock:
+            self._seen(index.tenant, head.seq)
             plain = not (batch.erase_rows or batch.generations or batch.drop_generations)
             if index.seq == batch.events[0].seq - 1 and plain:
                 changes = Changes(
@@ -342,6 +388,8 @@ class Vault:
             # Worth a file when reading it next time saves more than writing it costs now.
             if index.rows - self._cached_rows.get(tenant, 0) >= max(CACHE_ROWS, index.rows // 10):
                 self.save_cache(tenant)
+        if self.replica is not None:
+            self.replica.close()
         self.store.close()
         self._indexes.clear()
 
@@ -448,6 +496,18 @@ class Writer:
         generation = Generation(number, embedder.fingerprint, embedder.dimension, event.seq)
         self.batch.generations.append(generation)
         return generation
+
+
+def other_log(index: TenantIndex, head: Head) -> bool:
+    """Whether a head at the view's own place in the log is not the one the view was made from."""
+    return index.seq == head.seq and bool(index.head_hash) and index.head_hash != head.hash
+
+
+def broken_off(index: TenantIndex, changes: Changes) -> bool:
+    """Whether what the log gained does not follow what the view was made from."""
+    if not changes.events or not index.head_hash:
+        return False
+    return audit.broken_link(index.head_hash, index.seq + 1, changes.events[0]) is not None
 
 
 def block(

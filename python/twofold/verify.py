@@ -431,4 +431,6 @@ def stats(vault: Vault, principal: Principal, config: Config) -> dict[str, Any]:
                 "embedder": None if generation is None else generation.fingerprint,
                 "bytes": vault.store.size(principal.tenant),
             }
+            if vault.replica is not None:
+                out["replica"] = vault.replica.state()
     return out

@@ -129,6 +129,7 @@ class TenantIndex:
         self.tenant = tenant
         self.lock = threading.RLock()
         self.seq = 0
+        self.head_hash = b""  # of the event at seq; b"" where it is not known (a view read from its file)
         self.recorded_at = 0
         self.rows = 0
         self.namespaces, self.types, self.keys, self.frames = Codes(), Codes(), Codes(), Codes()
@@ -212,6 +213,7 @@ class TenantIndex:
             if changes.erased:
                 self._erase(changes.erased)
             self.seq = changes.head.seq
+            self.head_hash = changes.head.hash
             self.recorded_at = changes.head.recorded_at
             self._views.clear()
             if len(self._masks) > 64:

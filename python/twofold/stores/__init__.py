@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from twofold.errors import InvalidInput, StoreError
-from twofold.stores.base import Store, Transaction
+from twofold.stores.base import Replica, Store, Transaction
 
-__all__ = ["Store", "Transaction", "open_store"]
+__all__ = ["Replica", "Store", "Transaction", "open_replica", "open_store"]
 
 ENTRY_POINTS: Final = "twofold.stores"  # third parties: name = scheme, value = "module:Class"
 
@@ -41,6 +41,18 @@ def open_store(url: str | Path, **options: Any) -> Store:
             raise InvalidInput(f"{url!r} names no file; write sqlite:///relative or sqlite:////absolute/path")
         return _make("sqlite", (unquote(rest[1:]),), options)
     return _make(scheme, (url,), options)
+
+
+def open_replica(store: Store, url: str, max_lag: int, timeout: float) -> Replica:
+    """Reads of a store through a replica of it at an address (PostgreSQL only; see postgres_replica).
+
+    max_lag: events the replica may be behind; -1 for any number. StoreError for a store that has no replicas.
+    """
+    if url.partition("://")[0] not in ("postgresql", "postgres"):
+        raise InvalidInput(f"a replica is named by its address, postgresql://..., not {url!r}")
+    opener: Any = importlib.import_module("twofold.stores.postgres_replica")
+    replica: Replica = opener.open_replica(store, url, max_lag, timeout)
+    return replica
 
 
 def _make(scheme: str, address: tuple[Any, ...], options: dict[str, Any]) -> Store:

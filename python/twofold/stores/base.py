@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
 
@@ -30,6 +30,50 @@ class Transaction(Protocol):
         The store checks that events continue the head (seq dense, recorded_at not decreasing) and that
         rows continue the ordinals; otherwise StoreError, and nothing of the transaction is committed.
         """
+        ...
+
+
+class Reading(Protocol):
+    """What recalls read: a part of Store, and all that a replica gives."""
+
+    def head(self, tenant: str) -> Head:
+        """As Store.head."""
+        ...
+
+    def changes(self, tenant: str, after: int) -> Changes:
+        """As Store.changes."""
+        ...
+
+    def rows(self, tenant: str, ordinals: Sequence[int]) -> list[Row]:
+        """As Store.rows."""
+        ...
+
+    def vectors(self, tenant: str, generation: int, first: int = 0, stop: int | None = None) -> Vectors:
+        """As Store.vectors."""
+        ...
+
+    def vectors_of(self, tenant: str, generation: int, ordinals: Sequence[int]) -> Vectors:
+        """As Store.vectors_of."""
+        ...
+
+
+class Replica(Reading, Protocol):
+    """Reads from a copy of a store that may be behind it, or from the store itself where that is too far."""
+
+    def seen(self, tenant: str, seq: int) -> None:
+        """Whatever is read from now on is at least this new."""
+        ...
+
+    def doubt(self, tenant: str, lost: bool) -> None:
+        """Compare its log with the store's again; lost: the store's was cut, so what was seen counts no more."""
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """Where was read from, and why it was not the replica, as JSON values."""
+        ...
+
+    def close(self) -> None:
+        """Release its connections."""
         ...
 
 
