@@ -114,3 +114,17 @@ def test_max_memories_is_reported_and_archived_by_policy(clock: Any) -> None:
             assert mem.stats()["over_max_memories"] == 2
             assert len(mem.maintain().archived) == archived
             assert mem.stats()["memories"] == 5 - archived
+
+
+@pytest.mark.parametrize("name", ["default", "published", "off"])
+def test_a_decay_policy_by_name(name: str, clock: Any) -> None:
+    with opened(clock, decay=name) as mem:
+        mem.add("the cat sat")
+        clock.advance(days=400)
+        assert bool(mem.recall("cat", promote=False)) == (name == "off")
+        assert mem.config.decay == name
+
+
+def test_an_unknown_decay_policy_is_named(clock: Any) -> None:
+    with pytest.raises(errors.InvalidInput, match="decay must be one of"):
+        opened(clock, decay="slow")

@@ -96,7 +96,7 @@ class AgentMemory:
         clock: Clock | None = None,
         ids: Callable[[int], str] | None = None,
         entropy: Callable[[int], bytes] | None = None,
-        decay: DecayPolicy | None = None,
+        decay: DecayPolicy | str | None = None,
         store: Store | None = None,
         admin: bool = False,
         read_only: bool = False,
@@ -108,9 +108,12 @@ class AgentMemory:
         path: a folder (SQLite inside), ":memory:", or an address: "postgresql://...", "http://..." with key=.
         embedder: None for words and relations only; left out, the setting `embedder` ("auto": the local MiniLM).
         clock, ids, entropy: sources of time, ids and salts, for tests and replays.
+        decay: a policy, or the name of one ("default", "published", "off").
         admin: `as_agent` may then name other tenants. settings: fields of `Config`.
         Raises EmbedderUnavailable without an installed model (the message names the command), StoreError.
         """
+        if isinstance(decay, str):
+            settings["decay"], decay = decay, None
         self.config = config if isinstance(config, Config) else Config.load(config, **settings)
         if isinstance(config, Config) and settings:
             raise InvalidInput("give either config= or single settings, not both")
