@@ -15,3 +15,4 @@ void bind_decay(py::module_& m);
 void bind_pack(py::module_& m);
 void bind_turns(py::module_& m);
 void bind_bits(py::module_& m);
+void bind_names(py::module_& m);

@@ -16,6 +16,7 @@ using Floats = py::array_t<float, py::array::c_style>;
 using Ordinals = py::array_t<std::int64_t, py::array::c_style>;
 using Codes = py::array_t<std::int8_t, py::array::c_style>;
 using Mask = py::array_t<bool, py::array::c_style>;
+using Sums = py::array_t<std::uint64_t, py::array::c_style>;
 
 template <class T>
 std::span<const T> view(const py::array_t<T, py::array::c_style>& array) {
@@ -81,6 +82,13 @@ py::tuple found(const VectorIndex& index, const Floats& queries, std::int64_t k,
     return py::make_tuple(ordinals, scores);
 }
 
+/// A property that waits for a lock.
+template <std::size_t (VectorIndex::*Get)() const>
+std::size_t without_gil(const VectorIndex& self) {
+    const py::gil_scoped_release unlocked;
+    return (self.*Get)();
+}
+
 }  // namespace
 
 void bind_vectors(py::module_& m) {
@@ -98,6 +106,7 @@ void bind_vectors(py::module_& m) {
         },
         "The instruction sets this machine can run, best first.");
 
+    py::register_exception<twofold::Damaged>(m, "Damaged", PyExc_ValueError);
     py::class_<VectorIndex>(
         m, "VectorIndex", py::module_local(),
         "Exact cosine search over unit float32 rows; a row's ordinal is its position. Safe to "
@@ -222,6 +231,56 @@ void bind_vectors(py::module_& m) {
             "Overwrites rows and codes with zeros; they are never returned again and no ordinal moves. "
             "Erasing "
             "twice is allowed.")
+        .def(
+            "restore",
+            [](VectorIndex& self, int file, std::int64_t rows, std::uint64_t codes_at, const Sums& code_sums,
+               std::uint64_t rows_at, const Sums& row_sums, const Mask& alive, bool resident) {
+                expect(code_sums.ndim() == 1 && row_sums.ndim() == 1 && alive.ndim() == 1,
+                       "checksums and flags must have one axis");
+                const twofold::Stored stored{
+                    file,
+                    natural(rows, "rows must not be negative"),
+                    resident,
+                    codes_at,
+                    view(code_sums),
+                    rows_at,
+                    view(row_sums),
+                    {reinterpret_cast<const std::uint8_t*>(alive.data()), static_cast<std::size_t>(alive.size())}};
+                const py::gil_scoped_release unlocked;
+                self.restore(stored);
+            },
+            py::arg("file"), py::arg("rows"), py::kw_only(), py::arg("codes_at"),
+            py::arg("code_sums").noconvert(), py::arg("rows_at"), py::arg("row_sums").noconvert(),
+            py::arg("alive").noconvert(), py::arg("resident") = true,
+            "Takes an empty index from an open file (a descriptor, copied): codes at once, float rows when they "
+            "are "
+            "scored, each checked when it is read. resident=False reads them again each time. _core.Damaged, a "
+            "ValueError, then or in a later search.")
+        .def(
+            "refill",
+            [](VectorIndex& self, const Floats& rows) {
+                check_width(self, rows, 2);
+                const auto values = view(rows);
+                const py::gil_scoped_release unlocked;
+                self.refill(values);
+            },
+            py::arg("rows").noconvert(),
+            "Float32 rows (n, dim) in place of the n rows of a damaged file, which is let go of.")
+        .def(
+            "codes",
+            [](const VectorIndex& self, std::int64_t first) {
+                const std::size_t from = natural(first, "first must not be negative");
+                const std::size_t size = self.size();
+                const std::size_t rows = from < size ? std::min(std::size_t{256}, size - from) : 0;
+                py::array_t<std::uint8_t> out(static_cast<py::ssize_t>(self.code_bytes(rows)));
+                const auto target = fill(out);
+                const py::gil_scoped_release unlocked;
+                self.copy_codes(from, target);
+                return out;
+            },
+            py::arg("first"), "The codes of up to 256 rows from a multiple of 256, for restore: uint8.")
+        .def_property_readonly("rows_in_file", &without_gil<&VectorIndex::rows_in_file>,
+                               "How many float rows are not in RAM.")
         .def_property_readonly(
             "alive",
             [](const VectorIndex& self) {
@@ -235,7 +294,7 @@ void bind_vectors(py::module_& m) {
             "bool (len(self),): False where the row was erased.")
         .def_property_readonly("dim", &VectorIndex::dim, "Values per row.")
         .def_property_readonly("kernel", &VectorIndex::kernel, "The instruction set of this index.")
-        .def_property_readonly("nbytes", &VectorIndex::nbytes, "Bytes of the present rows and their codes.")
+        .def_property_readonly("nbytes", &without_gil<&VectorIndex::nbytes>, "Bytes of the present rows and their codes.")
         .def("__len__", &VectorIndex::size, py::call_guard<py::gil_scoped_release>());
 
     m.def(

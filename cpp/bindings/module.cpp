@@ -12,4 +12,5 @@ PYBIND11_MODULE(_core, m) {
     bind_pack(m);
     bind_turns(m);
     bind_bits(m);
+    bind_names(m);
 }

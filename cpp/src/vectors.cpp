@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -12,7 +14,10 @@
 #include <stdexcept>
 #include <string>
 
+#include <unistd.h>
+
 #include "kernels/kernel.hpp"
+#include "twofold/names.hpp"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -46,9 +51,10 @@ struct Free {
 };
 using Bytes = std::unique_ptr<std::uint8_t, Free>;
 
-Bytes allocate(std::size_t bytes) {
+/// `filled`: all of it will be used. Rows that are read from a file one by one would fill a huge page each.
+Bytes allocate(std::size_t bytes, bool filled = true) {
     constexpr std::size_t kHugePage = std::size_t{2} << 20;
-    const bool huge = bytes >= kHugePage / 2;
+    const bool huge = filled && bytes >= kHugePage / 2;
     const std::size_t alignment = huge ? kHugePage : kLine;
     const std::size_t whole = round_up(bytes, alignment);
     Bytes memory(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, whole)));
@@ -163,6 +169,16 @@ Lanes count_lanes(std::span<const std::uint16_t> valid) {
     return {present, occupied};
 }
 
+void read_fully(int descriptor, std::uint64_t at, std::span<std::uint8_t> out) {
+    while (!out.empty()) {
+        const ssize_t got = pread(descriptor, out.data(), out.size(), static_cast<off_t>(at));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) throw Damaged("its end is missing, or it cannot be read");
+        out = out.subspan(static_cast<std::size_t>(got));
+        at += static_cast<std::uint64_t>(got);
+    }
+}
+
 /// A row that may belong to the answer. Its score lies in [lower, upper]; equal bounds are the score itself.
 struct Candidate {
     float upper;
@@ -179,6 +195,38 @@ struct VectorIndex::Segment {
     Bytes rows;
     Bytes blocks;
     std::unique_ptr<std::uint16_t[]> alive;  // one bit per row of a block
+};
+
+/// The float rows [0, rows) in a file. In RAM lie those that are `present`.
+struct VectorIndex::Backing {
+    Backing(int file, bool resident_, std::size_t rows_, std::uint64_t at_,
+            std::span<const std::uint64_t> sums_)
+        : descriptor(dup(file)),
+          resident(resident_),
+          rows(rows_),
+          at(at_),
+          sums(sums_.begin(), sums_.end()),
+          present(std::make_unique<std::atomic<std::uint8_t>[]>(rows_)) {
+        if (descriptor < 0) throw Damaged("its descriptor cannot be copied");
+    }
+    ~Backing() { close(descriptor); }
+    Backing(const Backing&) = delete;
+    Backing& operator=(const Backing&) = delete;
+
+    /// Reads one row of `bytes` and checks it.
+    void read(std::size_t row, std::size_t bytes, std::uint8_t* out) const {
+        read_fully(descriptor, at + row * bytes, {out, bytes});
+        if (checksum({out, bytes}) != sums[row]) throw Damaged("row " + std::to_string(row) + " is damaged");
+    }
+
+    const int descriptor;
+    const bool resident;  // rows read stay in RAM
+    const std::size_t rows;
+    const std::uint64_t at;
+    const std::vector<std::uint64_t> sums;
+    const std::unique_ptr<std::atomic<std::uint8_t>[]> present;
+    std::atomic<std::size_t> loaded{0};
+    std::mutex filling;
 };
 
 struct VectorIndex::Query {
@@ -247,7 +295,7 @@ std::size_t VectorIndex::size() const {
 std::size_t VectorIndex::nbytes() const {
     const std::size_t rows = size();
     const std::size_t blocks = round_up(rows, kBlockRows) / kBlockRows;
-    return (keep_rows_ ? rows * width_ * sizeof(float) : 0) +
+    return (keep_rows_ ? (rows - rows_in_file()) * width_ * sizeof(float) : 0) +
            blocks * ((groups_ + 2) * kLine + sizeof(std::uint16_t));
 }
 
@@ -255,9 +303,107 @@ const VectorIndex::Segment& VectorIndex::segment_of(std::size_t row) const {
     return segments_[static_cast<std::size_t>(std::bit_width(row / kFirstSegmentRows))];
 }
 
-const float* VectorIndex::row_at(std::size_t row) const {
+float* VectorIndex::place_of(std::size_t row) const {
     const Segment& segment = segment_of(row);
-    return reinterpret_cast<const float*>(segment.rows.get()) + (row - segment.start) * width_;
+    return reinterpret_cast<float*>(segment.rows.get()) + (row - segment.start) * width_;
+}
+
+bool VectorIndex::is_alive(std::size_t row) const {
+    const Segment& segment = segment_of(row);
+    const std::size_t local = row - segment.start;
+    return (segment.alive[local / kBlockRows] >> (local % kBlockRows) & 1U) != 0;
+}
+
+bool VectorIndex::all_present() const {
+    return backing_ == nullptr || (backing_->resident && backing_->loaded == backing_->rows);
+}
+
+const float* VectorIndex::row_at(std::size_t row, Scratch& scratch) const {
+    if (backing_ == nullptr || row >= backing_->rows) return place_of(row);
+    Backing& file = *backing_;
+    if (file.present[row].load(std::memory_order_acquire) != 0) return place_of(row);
+    const std::size_t bytes = dim_ * sizeof(float);
+    if (!file.resident) {
+        scratch.rows.push_back(std::make_unique<float[]>(width_));
+        float* out = scratch.rows.back().get();
+        if (is_alive(row)) file.read(row, bytes, reinterpret_cast<std::uint8_t*>(out));
+        return out;
+    }
+    const std::lock_guard lock(file.filling);
+    float* out = place_of(row);
+    if (file.present[row].load(std::memory_order_relaxed) != 0) return out;
+    std::memset(out, 0, width_ * sizeof(float));
+    if (is_alive(row)) file.read(row, bytes, reinterpret_cast<std::uint8_t*>(out));
+    file.present[row].store(1, std::memory_order_release);
+    ++file.loaded;
+    return out;
+}
+
+void VectorIndex::restore(const Stored& stored) {
+    const std::unique_lock lock(mutex_);
+    const std::size_t unit = kFirstSegmentRows / kBlockRows * (groups_ + 2) * kLine;
+    const std::size_t units = round_up(stored.rows, kFirstSegmentRows) / kFirstSegmentRows;
+    if (size_ != 0 || !keep_rows_) throw std::invalid_argument("only an empty index with rows is restored");
+    if (stored.rows > std::numeric_limits<std::uint32_t>::max() || stored.alive.size() != stored.rows ||
+        stored.row_sums.size() != stored.rows || stored.code_sums.size() != units) {
+        throw std::invalid_argument("flags or checksums do not fit the rows");
+    }
+    backing_ = std::make_unique<Backing>(stored.file, stored.resident, stored.rows, stored.rows_at,
+                                         stored.row_sums);
+    reserve(stored.rows);
+    for (std::size_t u = 0; u < units; ++u) {
+        const std::size_t first = u * kFirstSegmentRows;
+        const Segment& segment = segment_of(first);
+        const std::size_t local = (first - segment.start) / kBlockRows;
+        const std::size_t blocks =
+            round_up(std::min(kFirstSegmentRows, stored.rows - first), kBlockRows) / kBlockRows;
+        const std::span<std::uint8_t> codes(segment.blocks.get() + local * (groups_ + 2) * kLine,
+                                            blocks * (groups_ + 2) * kLine);
+        read_fully(stored.file, stored.codes_at + u * unit, codes);
+        if (checksum(codes) != stored.code_sums[u]) {
+            throw Damaged("the codes of rows from " + std::to_string(first) + " are damaged");
+        }
+        for (std::size_t i = 0; i < std::min(kFirstSegmentRows, stored.rows - first); ++i) {
+            const auto lane = static_cast<std::uint16_t>(unsigned{stored.alive[first + i]} << (i % kBlockRows));
+            segment.alive[local + i / kBlockRows] |= lane;
+        }
+    }
+    size_ = stored.rows;
+}
+
+void VectorIndex::refill(std::span<const float> rows) {
+    const std::unique_lock lock(mutex_);
+    if (backing_ == nullptr) return;
+    if (rows.size() != backing_->rows * dim_) {
+        throw std::invalid_argument("expected the " + std::to_string(backing_->rows) + " rows that are in the file");
+    }
+    for (std::size_t row = 0; row < backing_->rows; ++row) {
+        float* out = place_of(row);
+        std::memset(out, 0, width_ * sizeof(float));
+        if (is_alive(row)) std::memcpy(out, rows.data() + row * dim_, dim_ * sizeof(float));
+    }
+    backing_.reset();
+}
+
+std::size_t VectorIndex::code_bytes(std::size_t rows) const noexcept {
+    return round_up(rows, kBlockRows) / kBlockRows * (groups_ + 2) * kLine;
+}
+
+void VectorIndex::copy_codes(std::size_t first, std::span<std::uint8_t> out) const {
+    const std::shared_lock lock(mutex_);
+    const std::size_t count = first < size_ ? std::min(kFirstSegmentRows, size_ - first) : 0;
+    if (first % kFirstSegmentRows != 0 || out.size() != code_bytes(count)) {
+        throw std::invalid_argument("output does not fit the codes of rows from " + std::to_string(first));
+    }
+    if (count == 0) return;
+    const Segment& segment = segment_of(first);
+    std::memcpy(out.data(),
+                segment.blocks.get() + (first - segment.start) / kBlockRows * (groups_ + 2) * kLine, out.size());
+}
+
+std::size_t VectorIndex::rows_in_file() const {
+    const std::shared_lock lock(mutex_);
+    return backing_ == nullptr ? 0 : backing_->rows - backing_->loaded;
 }
 
 void VectorIndex::reserve(std::size_t rows) {
@@ -266,7 +412,8 @@ void VectorIndex::reserve(std::size_t rows) {
         const std::size_t capacity = std::max(start, kFirstSegmentRows);
         const std::size_t blocks = capacity / kBlockRows;
         segments_.push_back(
-            {start, capacity, keep_rows_ ? allocate(capacity * width_ * sizeof(float)) : nullptr,
+            {start, capacity,
+             keep_rows_ ? allocate(capacity * width_ * sizeof(float), backing_ == nullptr) : nullptr,
              allocate(blocks * (groups_ + 2) * kLine), std::make_unique<std::uint16_t[]>(blocks)});
     }
 }
@@ -372,6 +519,7 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
     std::array<const float*, kChunkBlocks * kGatherRows> gathered;
     std::array<std::uint32_t, kChunkBlocks * kGatherRows> gathered_rows;
     std::array<float, kChunkBlocks * kGatherRows> gathered_scores;
+    const bool gather = keep_rows_ && all_present();
 
     for (std::size_t row = 0; row < limit;) {
         const Segment& segment = segment_of(row);
@@ -397,12 +545,12 @@ void VectorIndex::scan(std::span<Query> queries, std::size_t limit, const RowFil
         const auto [present, occupied] = count_lanes(std::span(valid).first(count));
         passing += present;
         std::size_t sparse = 0;
-        const bool dense = !keep_rows_ || present > kGatherRows * occupied;
+        const bool dense = !gather || present > kGatherRows * occupied;
         for (std::size_t b = 0; !dense && b < count; ++b) {
             for (unsigned left = valid[b]; left != 0; left &= left - 1) {
                 const std::size_t found =
                     row + b * kBlockRows + static_cast<std::size_t>(std::countr_zero(left));
-                gathered[sparse] = row_at(found);
+                gathered[sparse] = place_of(found);
                 gathered_rows[sparse++] = static_cast<std::uint32_t>(found);
             }
         }
@@ -465,9 +613,10 @@ void VectorIndex::settle(Query& query) const {
     std::vector<Candidate>& window = query.window;
     std::vector<const float*> pointers;
     std::vector<float> scores;
+    Scratch scratch;
     const auto rescore = [&](std::size_t begin, std::size_t end) {
         pointers.clear();
-        for (std::size_t i = begin; i < end; ++i) pointers.push_back(row_at(window[i].row));
+        for (std::size_t i = begin; i < end; ++i) pointers.push_back(row_at(window[i].row, scratch));
         scores.resize(pointers.size());
         kernel_->score(query.values.data(), pointers.data(), pointers.size(), width_, scores.data());
         for (std::size_t i = begin; i < end; ++i) query.hits.push_back({scores[i - begin], window[i].row});
@@ -574,7 +723,9 @@ void VectorIndex::scores(std::span<const float> query, std::span<const std::int6
     check_ordinals(ordinals);
     std::vector<const float*> pointers;
     pointers.reserve(ordinals.size());
-    for (const std::int64_t ordinal : ordinals) pointers.push_back(row_at(static_cast<std::size_t>(ordinal)));
+    Scratch scratch;
+    for (const std::int64_t ordinal : ordinals)
+        pointers.push_back(row_at(static_cast<std::size_t>(ordinal), scratch));
     kernel_->score(padded.data(), pointers.data(), pointers.size(), width_, out.data());
 }
 
@@ -584,8 +735,16 @@ void VectorIndex::rows(std::span<const std::int64_t> ordinals, std::span<float> 
     const std::shared_lock lock(mutex_);
     check_ordinals(ordinals);
     for (std::size_t i = 0; i < ordinals.size(); ++i) {
-        const float* row = row_at(static_cast<std::size_t>(ordinals[i]));
-        std::copy(row, row + dim_, out.begin() + static_cast<std::ptrdiff_t>(i * dim_));
+        const auto row = static_cast<std::size_t>(ordinals[i]);
+        float* target = out.data() + i * dim_;
+        // Copies do not fill the RAM: they are asked for by what goes through all rows once.
+        if (backing_ != nullptr && row < backing_->rows && backing_->present[row] == 0) {
+            std::fill(target, target + dim_, 0.0F);
+            if (is_alive(row))
+                backing_->read(row, dim_ * sizeof(float), reinterpret_cast<std::uint8_t*>(target));
+        } else {
+            std::copy_n(place_of(row), dim_, target);
+        }
     }
 }
 
@@ -598,6 +757,9 @@ void VectorIndex::erase(std::span<const std::int64_t> ordinals) {
         const std::size_t local = row - segment.start;
         if (keep_rows_) {
             std::memset(segment.rows.get() + local * width_ * sizeof(float), 0, width_ * sizeof(float));
+            if (backing_ != nullptr && row < backing_->rows && backing_->present[row].exchange(1) == 0) {
+                ++backing_->loaded;
+            }
         }
         std::uint8_t* block = segment.blocks.get() + local / kBlockRows * (groups_ + 2) * kLine;
         for (std::size_t g = 0; g < groups_ + 2; ++g)

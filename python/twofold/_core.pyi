@@ -6,6 +6,7 @@ from typing import Any, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import Buffer
 
 __version__: str
 
@@ -15,7 +16,29 @@ def kernel() -> str:
 def kernels() -> list[str]:
     """Return the instruction sets this machine can run, best first."""
 
+def checksum(data: Buffer) -> int:
+    """Return the 64-bit checksum of a C-contiguous buffer, the same on every machine."""
+
+def checksum_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Return the checksum of each row of (n, width)."""
+
+class Damaged(ValueError):
+    """A file does not hold what was written into it."""
+
 @final
+class Strings:
+    """Immutable strings over arrays as a file holds them; nothing is decoded before it is asked for."""
+
+    def __init__(
+        self, blob: NDArray[np.uint8], offsets: NDArray[np.int64], slots: NDArray[np.uint32]
+    ) -> None: ...
+    @staticmethod
+    def slots_of(blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint32]: ...
+    def find(self, text: str) -> int: ...
+    def tolist(self) -> list[str]: ...
+    def __getitem__(self, i: int) -> str: ...
+    def __len__(self) -> int: ...
+
 class VectorIndex:
     """Exact cosine search over unit float32 rows; a row's ordinal is its position."""
 
@@ -48,7 +71,23 @@ class VectorIndex:
     def scores(self, query: NDArray[np.float32], ordinals: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def rows(self, ordinals: NDArray[np.int64]) -> NDArray[np.float32]: ...
     def erase(self, ordinals: NDArray[np.int64]) -> None: ...
+    def restore(
+        self,
+        file: int,
+        rows: int,
+        *,
+        codes_at: int,
+        code_sums: NDArray[np.uint64],
+        rows_at: int,
+        row_sums: NDArray[np.uint64],
+        alive: NDArray[np.bool_],
+        resident: bool = True,
+    ) -> None: ...
+    def refill(self, rows: NDArray[np.float32]) -> None: ...
+    def codes(self, first: int) -> NDArray[np.uint8]: ...
     def __len__(self) -> int: ...
+    @property
+    def rows_in_file(self) -> int: ...
     @property
     def alive(self) -> NDArray[np.bool_]: ...
     @property

@@ -9,6 +9,7 @@
 #include <optional>
 #include <shared_mutex>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +33,26 @@ struct Kernel;
 struct RowFilter {
     std::optional<std::span<const std::uint8_t>> mask;
     std::optional<std::size_t> prefix;
+};
+
+/// A file does not hold what was written into it.
+class Damaged : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// Where an index lies in a file. The codes are those of copy_codes() one after the other, `code_sums` the
+/// checksum of each; rows are dim() floats, `row_sums` the checksum of each. `resident`: rows stay in RAM once
+/// they were read; otherwise they are read whenever they are scored.
+struct Stored {
+    int file;
+    std::size_t rows;
+    bool resident;
+    std::uint64_t codes_at;
+    std::span<const std::uint64_t> code_sums;
+    std::uint64_t rows_at;
+    std::span<const std::uint64_t> row_sums;
+    std::span<const std::uint8_t> alive;  // one byte per row
 };
 
 /// Rows in insertion order; a row's ordinal is its position and never changes. Searches may run at the same
@@ -75,6 +96,22 @@ class VectorIndex {
     /// Overwrites rows and codes with zeros; they are never returned again. Ordinals of other rows stay.
     void erase(std::span<const std::int64_t> ordinals);
 
+    /// Takes an empty index from a file: codes at once, rows when they are scored, each checked when it is read.
+    /// The descriptor is copied. Throws Damaged, then and in whatever reads a row later.
+    void restore(const Stored& stored);
+
+    /// Puts right rows in place of those of a damaged file, all of them, and lets go of the file.
+    void refill(std::span<const float> rows);
+
+    /// Bytes of the codes of this many rows, from a multiple of 16.
+    [[nodiscard]] std::size_t code_bytes(std::size_t rows) const noexcept;
+
+    /// Codes of up to 256 rows from `first`, a multiple of 256, as they lie in memory.
+    void copy_codes(std::size_t first, std::span<std::uint8_t> out) const;
+
+    /// How many rows are in a file only.
+    [[nodiscard]] std::size_t rows_in_file() const;
+
     /// One byte per row for the first out.size() rows: 1, or 0 where the row was erased.
     void alive(std::span<std::uint8_t> out) const;
 
@@ -87,9 +124,16 @@ class VectorIndex {
   private:
     struct Segment;
     struct Query;
+    struct Backing;
+    struct Scratch {  // rows that are read for one scoring
+        std::vector<std::unique_ptr<float[]>> rows;
+    };
 
     [[nodiscard]] const Segment& segment_of(std::size_t row) const;
-    [[nodiscard]] const float* row_at(std::size_t row) const;
+    [[nodiscard]] float* place_of(std::size_t row) const;
+    [[nodiscard]] const float* row_at(std::size_t row, Scratch& scratch) const;
+    [[nodiscard]] bool is_alive(std::size_t row) const;
+    [[nodiscard]] bool all_present() const;
     void reserve(std::size_t rows);
     void check_ordinals(std::span<const std::int64_t> ordinals) const;
     void check_kept() const;
@@ -107,6 +151,7 @@ class VectorIndex {
     mutable std::shared_mutex mutex_;
     std::size_t size_ = 0;
     std::vector<Segment> segments_;
+    std::unique_ptr<Backing> backing_;
 };
 
 /// The fixed-lane score of the unit query with each of out.size() rows, bit for bit that of
