@@ -9,6 +9,34 @@
 #include "kernels/kernel.hpp"
 
 namespace twofold {
+namespace {
+
+/// Codes in the kernels' tiles; a last tile that is not full repeats no code, it holds zeros.
+std::vector<std::uint64_t> tiled(std::span<const std::uint64_t> query, std::size_t words) {
+    const std::size_t count = query.size() / words;
+    std::vector<std::uint64_t> out(
+        (count + kernels::kBitQueries - 1) / kernels::kBitQueries * kernels::kBitQueries * words, 0);
+    for (std::size_t q = 0; q < count; ++q) {
+        for (std::size_t w = 0; w < words; ++w) {
+            out[(q / kernels::kBitQueries * words + w) * kernels::kBitQueries + q % kernels::kBitQueries] =
+                query[q * words + w];
+        }
+    }
+    return out;
+}
+
+/// Rows whose codes are asked for before they are needed: they lie anywhere in more memory than a cache
+/// holds.
+constexpr std::size_t kAhead = 2;
+
+void prefetch([[maybe_unused]] const std::uint64_t* words, [[maybe_unused]] std::size_t count) {
+#if defined(__GNUC__)
+    constexpr std::size_t kLineWords = 8;
+    for (std::size_t w = 0; w < count; w += kLineWords) __builtin_prefetch(words + w);
+#endif
+}
+
+}  // namespace
 
 std::vector<double> bits_maxsim(std::span<const std::uint64_t> query, std::span<const double> weights,
                                 std::span<const std::uint64_t> codes, std::size_t words,
@@ -39,17 +67,25 @@ std::vector<double> bits_maxsim(std::span<const std::uint64_t> query, std::span<
     }
     std::vector<double> out(starts.size(), 0.0);
     if (!(total > 0.0)) return out;
+    const std::vector<std::uint64_t> tiles = tiled(query, words);
+    const std::size_t tile_count = tiles.size() / (kernels::kBitQueries * words);
+    std::vector<std::uint64_t> nearest(tile_count * kernels::kBitQueries);
     const auto bits = static_cast<std::int64_t>(64 * words);
     const double scale = static_cast<double>(bits) * total;
+    const auto row_of = [&](std::size_t r) {
+        return codes.data() + static_cast<std::size_t>(starts[r]) * words;
+    };
     for (std::size_t r = 0; r < starts.size(); ++r) {
+        if (r + kAhead < starts.size()) {
+            prefetch(row_of(r + kAhead),
+                     static_cast<std::size_t>(stops[r + kAhead] - starts[r + kAhead]) * words);
+        }
         const auto owned = static_cast<std::size_t>(stops[r] - starts[r]);
         if (owned == 0) continue;
-        const std::uint64_t* first = codes.data() + static_cast<std::size_t>(starts[r]) * words;
+        level->nearest_bits(tiles.data(), tile_count, row_of(r), owned, words, nearest.data());
         double sum = 0.0;
         for (std::size_t q = 0; q < weights.size(); ++q) {
-            const auto nearest =
-                static_cast<std::int64_t>(level->nearest_bits(query.data() + q * words, first, owned, words));
-            sum += weights[q] * static_cast<double>(bits - 2 * nearest);
+            sum += weights[q] * static_cast<double>(bits - 2 * static_cast<std::int64_t>(nearest[q]));
         }
         out[r] = sum / scale;
     }

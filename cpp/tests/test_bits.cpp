@@ -1,6 +1,6 @@
 #include <doctest/doctest.h>
 
-#include <array>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <stdexcept>
@@ -31,25 +31,34 @@ TEST_CASE("bits_maxsim takes the nearest code of each query code, weighted") {
 }
 
 TEST_CASE("every kernel counts the same bits") {
+    using kernels::kBitQueries;
     bits::Random random(7);
-    for (const std::size_t words : {1UL, 2UL, 6UL, 7UL, 12UL, 40UL}) {
-        Words codes(37 * words);
-        for (auto& word : codes) word = random.next() << 33 ^ random.next() << 11 ^ random.next();
-        for (std::size_t q = 0; q < 5; ++q) {
-            std::uint32_t expected = ~0U;
-            for (std::size_t t = 0; t < 37; ++t) {
-                std::uint32_t distance = 0;
-                for (std::size_t w = 0; w < words; ++w) {
-                    distance += static_cast<std::uint32_t>(
-                        std::popcount(codes[q * words + w] ^ ~codes[t * words + w]));
-                }
-                expected = std::min(expected, distance);
+    constexpr std::size_t kTiles = 2;
+    for (const std::size_t words : {1UL, 2UL, 6UL, 7UL, 12UL, 31UL, 40UL, 64UL}) {
+        for (const std::size_t count : {1UL, 2UL, 37UL}) {
+            Words codes(count * words);
+            Words queries(kTiles * kBitQueries * words);
+            for (auto* list : {&codes, &queries}) {
+                for (auto& word : *list) word = random.next() << 33 ^ random.next() << 11 ^ random.next();
             }
-            Words query(codes.begin() + static_cast<std::ptrdiff_t>(q * words),
-                        codes.begin() + static_cast<std::ptrdiff_t>((q + 1) * words));
-            for (auto& word : query) word = ~word;
+            for (std::size_t w = 0; w < words; ++w) queries[w * kBitQueries] = ~codes[w];  // as far as can be
+            Words expected(kTiles * kBitQueries, ~0ULL);
+            for (std::size_t q = 0; q < kTiles * kBitQueries; ++q) {
+                for (std::size_t c = 0; c < count; ++c) {
+                    std::uint64_t distance = 0;
+                    for (std::size_t w = 0; w < words; ++w) {
+                        const std::uint64_t word =
+                            queries[(q / kBitQueries * words + w) * kBitQueries + q % kBitQueries];
+                        distance += static_cast<std::uint64_t>(std::popcount(word ^ codes[c * words + w]));
+                    }
+                    expected[q] = std::min(expected[q], distance);
+                }
+            }
+            if (count == 1) CHECK(expected[0] == 64 * words);
             for (const auto* level = kernels::supported(); *level != nullptr; ++level) {
-                CHECK((*level)->nearest_bits(query.data(), codes.data(), 37, words) == expected);
+                Words nearest(kTiles * kBitQueries, 0);
+                (*level)->nearest_bits(queries.data(), kTiles, codes.data(), count, words, nearest.data());
+                CHECK(nearest == expected);
             }
         }
     }

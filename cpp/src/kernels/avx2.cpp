@@ -144,29 +144,58 @@ void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, co
     }
 }
 
+/// The bits of each byte, by two lookups of four.
+__m256i count_bytes(__m256i x) {
+    const __m256i counts = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4, 0, 1, 1, 2, 1, 2,
+                                            2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+    const __m256i low = _mm256_set1_epi8(0x0f);
+    return _mm256_add_epi8(_mm256_shuffle_epi8(counts, _mm256_and_si256(x, low)),
+                           _mm256_shuffle_epi8(counts, _mm256_and_si256(_mm256_srli_epi16(x, 4), low)));
+}
+
+/// Bits in which four queries, kBitQueries apart by word, differ from a code. A byte of `sum` holds 31 words.
 template <std::size_t kWords>
-std::uint32_t nearest_of(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
-                         std::size_t words) {
-    const std::size_t width = kWords == 0 ? words : kWords;
-    std::uint32_t least = 0xFFFFFFFF;
-    for (std::size_t c = 0; c < count; ++c, codes += width) {
-        std::uint32_t sum = 0;
-        for (std::size_t w = 0; w < width; ++w) {
-            sum += static_cast<std::uint32_t>(_mm_popcnt_u64(query[w] ^ codes[w]));
+__m256i distances(const std::uint64_t* queries, const std::uint64_t* code, std::size_t words) {
+    constexpr std::size_t kMostWords = 31;
+    const std::size_t all = kWords == 0 ? words : kWords;
+    __m256i total = _mm256_setzero_si256();
+    for (std::size_t first = 0; first < all; first += kMostWords) {
+        const std::size_t end = first + kMostWords < all ? first + kMostWords : all;
+        __m256i sum = _mm256_setzero_si256();
+        for (std::size_t w = first; w < end; ++w) {
+            const __m256i query =
+                _mm256_loadu_si256(reinterpret_cast<const __m256i*>(queries + w * kBitQueries));
+            const __m256i word = _mm256_set1_epi64x(static_cast<long long>(code[w]));
+            sum = _mm256_add_epi8(sum, count_bytes(_mm256_xor_si256(query, word)));
         }
-        least = sum < least ? sum : least;
+        total = _mm256_add_epi64(total, _mm256_sad_epu8(sum, _mm256_setzero_si256()));
     }
-    return least;
+    return total;
+}
+
+template <std::size_t kWords>
+void nearest_of(const std::uint64_t* queries, std::size_t tiles, const std::uint64_t* codes,
+                std::size_t count, std::size_t words, std::uint64_t* nearest) {
+    for (std::size_t half = 0; half < 2 * tiles; ++half) {
+        const std::uint64_t* four = queries + half / 2 * words * kBitQueries + half % 2 * (kBitQueries / 2);
+        // Counts stay below 2^31, so the 32-bit minimum of the low halves is the 64-bit one.
+        __m256i least = _mm256_set1_epi64x(0x7fffffff);
+        for (std::size_t c = 0; c < count; ++c) {
+            least = _mm256_min_epu32(least, distances<kWords>(four, codes + c * words, words));
+        }
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(nearest + half * (kBitQueries / 2)), least);
+    }
 }
 
 }  // namespace
 
-std::uint32_t nearest_bits_popcnt(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
-                                  std::size_t words) {
-    // 384 dimensions are the default embedder's: the unrolled loop takes half the time.
-    return words == 6 ? nearest_of<6>(query, codes, count, words) : nearest_of<0>(query, codes, count, words);
+void nearest_bits_avx2(const std::uint64_t* queries, std::size_t tiles, const std::uint64_t* codes,
+                       std::size_t count, std::size_t words, std::uint64_t* nearest) {
+    // 384 dimensions are the default embedder's: an unrolled loop keeps the queries in registers.
+    const auto level = words == 6 ? nearest_of<6> : nearest_of<0>;
+    level(queries, tiles, codes, count, words, nearest);
 }
 
-const Kernel avx2 = {"avx2", scan, nullptr, select, score, dots, nearest_bits_popcnt};
+const Kernel avx2 = {"avx2", scan, nullptr, select, score, dots, nearest_bits_avx2};
 
 }  // namespace twofold::kernels

@@ -190,6 +190,7 @@ void dots(const std::int8_t* queries, const std::int32_t* query_sums, std::size_
 
 }  // namespace
 
-const Kernel avx512 = {"avx512", scan, scan_together, select, score, dots, nearest_bits_popcnt};
+const Kernel avx512 = {"avx512", scan, scan_together, select, score, dots, nearest_bits_avx2};
+const Kernel avx512p = {"avx512p", scan, scan_together, select, score, dots, nearest_bits_vpopcnt};
 
 }  // namespace twofold::kernels

@@ -26,6 +26,7 @@ std::uint64_t saved_registers() {
 struct Cpu {
     bool avx2 = false;
     bool avx512 = false;
+    bool vpopcnt = false;
 };
 
 Cpu detect() {
@@ -35,6 +36,7 @@ Cpu detect() {
     constexpr std::uint32_t kAvx2 = 1U << 5;
     constexpr std::uint32_t kAvx512 = 1U << 16 | 1U << 17 | 1U << 30 | 1U << 31;  // F, DQ, BW, VL
     constexpr std::uint32_t kVnni = 1U << 11;
+    constexpr std::uint32_t kVpopcnt = 1U << 14;
 
     Cpu cpu;
     std::uint32_t a = 0, b = 0, c = 0, d = 0;
@@ -43,18 +45,20 @@ Cpu detect() {
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return cpu;
     cpu.avx2 = (saved & kYmm) == kYmm && (b & kAvx2) != 0;
     cpu.avx512 = cpu.avx2 && (saved & kZmm) == kZmm && (b & kAvx512) == kAvx512 && (c & kVnni) != 0;
+    cpu.vpopcnt = cpu.avx512 && (c & kVpopcnt) != 0;
     return cpu;
 }
 
 #endif
 
 struct Levels {
-    const Kernel* list[4] = {};
+    const Kernel* list[5] = {};
 
     Levels() {
         std::size_t n = 0;
 #if defined(__x86_64__)
         const Cpu cpu = detect();
+        if (cpu.vpopcnt) list[n++] = &avx512p;
         if (cpu.avx512) list[n++] = &avx512;
         if (cpu.avx2) list[n++] = &avx2;
 #elif defined(__aarch64__)

@@ -81,25 +81,31 @@ void dots(const std::int8_t* queries, const std::int32_t*, std::size_t count, co
 
 }  // namespace
 
-std::uint32_t nearest_bits_generic(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
-                                   std::size_t words) {
+void nearest_bits_generic(const std::uint64_t* queries, std::size_t tiles, const std::uint64_t* codes,
+                          std::size_t count, std::size_t words, std::uint64_t* nearest) {
     constexpr std::uint64_t kOdd = 0x5555555555555555;
     constexpr std::uint64_t kPairs = 0x3333333333333333;
     constexpr std::uint64_t kNibbles = 0x0F0F0F0F0F0F0F0F;
     constexpr std::uint64_t kBytes = 0x0101010101010101;
-    std::uint32_t least = 0xFFFFFFFF;
-    for (std::size_t c = 0; c < count; ++c, codes += words) {
-        std::uint32_t sum = 0;
-        for (std::size_t w = 0; w < words; ++w) {
-            std::uint64_t x = query[w] ^ codes[w];
-            x -= x >> 1 & kOdd;
-            x = (x & kPairs) + (x >> 2 & kPairs);
-            x = (x + (x >> 4)) & kNibbles;
-            sum += static_cast<std::uint32_t>(x * kBytes >> 56);
+    for (std::size_t t = 0; t < tiles; ++t, queries += words * kBitQueries, nearest += kBitQueries) {
+        for (std::size_t lane = 0; lane < kBitQueries; ++lane) nearest[lane] = ~std::uint64_t{0};
+        const std::uint64_t* code = codes;
+        for (std::size_t c = 0; c < count; ++c, code += words) {
+            std::uint64_t sums[kBitQueries] = {};
+            for (std::size_t w = 0; w < words; ++w) {
+                for (std::size_t lane = 0; lane < kBitQueries; ++lane) {
+                    std::uint64_t x = queries[w * kBitQueries + lane] ^ code[w];
+                    x -= x >> 1 & kOdd;
+                    x = (x & kPairs) + (x >> 2 & kPairs);
+                    x = (x + (x >> 4)) & kNibbles;
+                    sums[lane] += x * kBytes >> 56;
+                }
+            }
+            for (std::size_t lane = 0; lane < kBitQueries; ++lane) {
+                nearest[lane] = sums[lane] < nearest[lane] ? sums[lane] : nearest[lane];
+            }
         }
-        least = sum < least ? sum : least;
     }
-    return least;
 }
 
 const Kernel generic = {"generic", scan, nullptr, select, score, dots, nearest_bits_generic};

@@ -57,24 +57,32 @@ struct Kernel {
     void (*dots)(const std::int8_t* queries, const std::int32_t* query_sums, std::size_t count,
                  const std::int8_t* tokens, std::size_t token_count, std::size_t dim, std::int32_t* out);
 
-    /// The least number of bits in which one of `count` codes of `words` words differs from `query`;
-    /// count >= 1.
-    std::uint32_t (*nearest_bits)(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
-                                  std::size_t words);
+    /// nearest[q] = the least number of bits in which one of `count` codes of `words` words differs from
+    /// query q; count >= 1. Queries lie in tiles of kBitQueries, word by word: word w of query q is
+    /// queries[(q / kBitQueries * words + w) * kBitQueries + q % kBitQueries]. `tiles` whole tiles are read,
+    /// and written.
+    void (*nearest_bits)(const std::uint64_t* queries, std::size_t tiles, const std::uint64_t* codes,
+                         std::size_t count, std::size_t words, std::uint64_t* nearest);
 };
 
-std::uint32_t nearest_bits_generic(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
-                                   std::size_t words);
+/// Queries that stand side by side in `nearest_bits`: the 64-bit lanes of the widest register.
+constexpr std::size_t kBitQueries = 8;
+
+void nearest_bits_generic(const std::uint64_t* queries, std::size_t tiles, const std::uint64_t* codes,
+                          std::size_t count, std::size_t words, std::uint64_t* nearest);
 #if defined(__x86_64__)
-/// With the popcnt instruction, which every processor with AVX2 has.
-std::uint32_t nearest_bits_popcnt(const std::uint64_t* query, const std::uint64_t* codes, std::size_t count,
-                                  std::size_t words);
+void nearest_bits_avx2(const std::uint64_t* queries, std::size_t tiles, const std::uint64_t* codes,
+                       std::size_t count, std::size_t words, std::uint64_t* nearest);
+void nearest_bits_vpopcnt(const std::uint64_t* queries, std::size_t tiles, const std::uint64_t* codes,
+                          std::size_t count, std::size_t words, std::uint64_t* nearest);
 #endif
 
 extern const Kernel generic;
 #if defined(__x86_64__)
 extern const Kernel avx2;
 extern const Kernel avx512;
+/// The same with the VPOPCNTDQ instructions, which came three years later.
+extern const Kernel avx512p;
 #elif defined(__aarch64__)
 extern const Kernel neon;
 #endif
