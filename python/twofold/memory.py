@@ -23,6 +23,7 @@ from twofold.config import Config
 from twofold.decay import DecayPolicy
 from twofold.embed import Embedder, open_embedder
 from twofold.errors import InvalidInput, PermissionDenied, StoreError
+from twofold.follow import Follower
 from twofold.index.filters import Filters
 from twofold.lookup import When
 from twofold.model import Memory, Role
@@ -142,6 +143,10 @@ class AgentMemory:
         replica, lag = self.config.replica, self.config.max_lag
         if replica is not None:
             self._vault.read_from(open_replica(self._vault.store, replica, lag, self.config.busy_timeout))
+        if self.config.follow != "off":
+            self._vault.follower = Follower(
+                self._vault, tenant, self.config.follow, self.config.follow_interval
+            )
         grants = (Grant(None, None, True),) if read_only else ()
         self._bind(Principal(tenant, "owner", grants), namespace, (namespace,), admin)
         self._opener: AgentMemory | None = None

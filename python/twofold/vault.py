@@ -30,6 +30,7 @@ from twofold.tokens import TokenCounter
 
 if TYPE_CHECKING:
     from twofold.embed.base import Embedder
+    from twofold.follow import Follower
     from twofold.stores.base import Reading, Replica, Store, Transaction
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -93,6 +94,7 @@ class Vault:
         # Where recalls read: the store, or a replica of it that is new enough (stores/postgres_replica).
         self.reading: Reading = store
         self.replica: Replica | None = None
+        self.follower: Follower | None = None
         self.embedder = embedder
         self.clock = clock
         self.policy = policy
@@ -113,6 +115,11 @@ class Vault:
         self._accesses: dict[str, list[tuple[int, int]]] = {}
         self.cache_state: dict[str, str] = {}
         self._cached_rows: dict[str, int] = {}
+
+    def tenants(self) -> list[str]:
+        """Those of whom there is a view."""
+        with self._lock:
+            return list(self._indexes)
 
     def now(self) -> int:
         """The clock's time in microseconds."""
@@ -383,6 +390,8 @@ class Vault:
 
     def close(self) -> None:
         """Flush what waits and release the store."""
+        if self.follower is not None:
+            self.follower.stop()
         self.flush_all()
         for tenant, index in list(self._indexes.items()):
             # Worth a file when reading it next time saves more than writing it costs now.

@@ -364,6 +364,14 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
         if not same and generation is not None:
             detail = f"the store's vectors are by {generation.fingerprint}; run `twofold reembed`"
         checks.append({"name": "embedder", "ok": same, "detail": detail})
+    if vault.follower is not None:
+        state = vault.follower.state()
+        detail = state["problem"] or f"{state['mode']}, {state['rounds']} rounds, {state['notices']} notices"
+        checks.append({"name": "follower", "ok": state["alive"] and not state["problem"], "detail": detail})
+    if vault.replica is not None:
+        found = vault.replica.state()
+        detail = found["why"] if found["away"] else f"{found['url']}, served {found['served']}"
+        checks.append({"name": "replica", "ok": not found["away"], "detail": detail})
     return {"healthy": all(c["ok"] for c in checks), "checks": checks}
 
 

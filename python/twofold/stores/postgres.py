@@ -31,10 +31,12 @@ from psycopg.types.numeric import Int8BinaryDumper
 from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError
 from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
+from twofold.stores import postgres_feed as feed
 from twofold.stores import postgres_intervals as intervals
 from twofold.stores import postgres_vectors as pushed
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
+from twofold.stores.postgres_feed import Feed
 from twofold.stores.postgres_schema import AS_TENANT, prepare
 
 T = TypeVar("T")
@@ -43,7 +45,17 @@ Connection = psycopg.Connection[Any]
 DEFAULT_SCHEMA: Final = "twofold"
 _VECTOR_CHUNK: Final = 4_096  # ordinals whose vectors are in memory twice while they are read
 _ATTEMPTS: Final = 5  # of a transaction that the server gave up: deadlock, serialisation
-_OURS: Final = ("schema", "readers", "writers", "prepare", "scrub", "mode", "allow_bypass")
+_OURS: Final = (
+    "schema", "readers", "writers", "prepare", "scrub", "mode", "allow_bypass", "notify", "statement_timeout",
+)  # fmt: skip
+
+# A server that is cut off is noticed within half a minute, not after the two hours of the system's default.
+_ALIVE: Final = {
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
 
 # Tables from which an erasure removes something; the others hold no content.
 _ERASABLE: Final = ("event", "memory", "vector", "receipt", "interval")
@@ -66,6 +78,12 @@ _READ = "BEGIN READ ONLY"
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('twofold tenant ' || %s::text || ' ' || %s::text, 0))"
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
+# For the transaction only, as everything that is set, so that nothing stays on a connection that others use next.
+_AS_TENANT = (
+    f"{AS_TENANT}, set_config('statement_timeout', %s, true), "
+    "set_config('idle_in_transaction_session_timeout', %s, true)"
+)
+_NO_STATEMENT_TIMEOUT = "SELECT set_config('statement_timeout', '0', true)"
 
 _HEAD_OF = "SELECT * FROM @head_of(%s)"
 _HEAD = 'SELECT seq, "rows", recorded_at, hash FROM @head WHERE tenant = %s'
@@ -126,7 +144,8 @@ class PostgresStore:
     `writers` (connections per process, 8 and 4), `prepare=0` (behind a pgbouncer that does not track prepared
     statements), `scrub=full` (rewrite the tables after an erasure), `mode=pushdown` (vectors stay in the server
     and are searched there, see postgres_vectors), `allow_bypass=1` (let a superuser or a role with BYPASSRLS
-    connect, for which row-level security does not hold).
+    connect, for which row-level security does not hold), `notify=1` (tell those who `listen` of each commit),
+    `statement_timeout` (whole seconds one statement may take, and a transaction may do nothing; 300, 0 for ever).
     `timeout`: seconds to wait for another writer, a connection, or a server that is being replaced.
     Raises StoreError, StoreBusy, StoreCorrupt or StoreTooNew.
     """
@@ -146,6 +165,11 @@ class PostgresStore:
         self._prepare = 5 if _choice(own, "prepare", ("1", "0")) == "1" else None
         self.pushdown = _choice(own, "mode", ("local", "pushdown")) == "pushdown"
         self._allow_bypass = _choice(own, "allow_bypass", ("0", "1")) == "1"
+        self._notify = _choice(own, "notify", ("0", "1")) == "1"
+        seconds = own.get("statement_timeout", "300")
+        if not re.fullmatch("[0-9]{1,6}", seconds):
+            raise InvalidInput(f"statement_timeout must be whole seconds, not {seconds!r}")
+        self._statement_ms = str(1000 * int(seconds))
         self._limits = {"read": _number(own, "readers", 8), "write": _number(own, "writers", 4)}
         self._qualified: dict[str, str] = {}
         self._closed = False
@@ -240,6 +264,13 @@ class PostgresStore:
     def write_vectors(self, tenant: str, vectors: Vectors) -> None:
         with self.transaction(tenant) as open_:
             open_.add_vectors(vectors)
+
+    # Following
+
+    def listen(self) -> Feed:
+        """Hear of the commits of writers that have notify=1. Takes a connection of its own. StoreError."""
+        self._refuse_unusable()
+        return Feed(self._dsn, self.url, self._schema)
 
     # Searching in the server
 
@@ -380,6 +411,9 @@ class PostgresStore:
             text = self._qualified[sql] = sql.replace("@", f'"{self._schema}".')
         return text
 
+    def _as_tenant(self, tenant: str) -> tuple[str, str, str]:
+        return tenant, self._statement_ms, self._statement_ms
+
     def _now(self, db: Connection, sql: str, args: Sequence[Any]) -> list[Any]:
         return db.execute(self._q(sql), args, binary=True).fetchall()
 
@@ -392,7 +426,7 @@ class PostgresStore:
         def work(db: Connection) -> list[list[Any]]:
             with db.pipeline():
                 db.execute(_SNAPSHOT if snapshot else _READ)
-                db.execute(AS_TENANT, (tenant,))
+                db.execute(_AS_TENANT, self._as_tenant(tenant))
                 cursors = [db.execute(self._q(sql), args, binary=True) for sql, args in statements]
                 db.execute("COMMIT")
                 return [cursor.fetchall() for cursor in cursors]
@@ -405,7 +439,7 @@ class PostgresStore:
 
         def work(db: Connection) -> T:
             db.execute(_SNAPSHOT)
-            db.execute(AS_TENANT, (tenant,))
+            db.execute(_AS_TENANT, self._as_tenant(tenant))
             result = read(db)
             db.execute("COMMIT")
             return result
@@ -577,7 +611,7 @@ _REMEDIES: Final = {
 def gone(error: Exception) -> bool:
     """Whether an error means that the server, or this connection's part of it, is not there (any more)."""
     code = getattr(error, "sqlstate", None) or ""
-    if code in ("57P01", "57P02", "57P03", "25006") or code[:2] == "08":
+    if code in ("57P01", "57P02", "57P03", "25006", "25P03") or code[:2] == "08":
         return True
     return not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
@@ -738,7 +772,7 @@ class _Writing:
         store, tenant = self._store, self._tenant
         with db.pipeline():
             db.execute("BEGIN")
-            db.execute(AS_TENANT, (tenant,))
+            db.execute(_AS_TENANT, store._as_tenant(tenant))
             db.execute(_LOCK_TIMEOUT, (store._milliseconds(),))
             db.execute(_LOCK, (store._schema, tenant))
             # Each statement has a snapshot of its own here, so these see what the lock's last holder committed.
@@ -781,7 +815,11 @@ class _Writing:
         store, start, attempt = self._store, monotonic(), 0
         while True:
             try:
-                self._open().execute("COMMIT")
+                with self._open().pipeline():
+                    # A commit that waits for a synchronous standby and is timed out would count as done.
+                    self._open().execute(_NO_STATEMENT_TIMEOUT)
+                    self._open().execute("COMMIT")
+                self._tell()
                 return
             except psycopg.Error as error:
                 attempt += 1
@@ -814,6 +852,14 @@ class _Writing:
             except psycopg.Error as error:
                 if not store._worth_retrying(error, attempt, start):
                     store._fail(error, "commit")
+
+    def _tell(self) -> None:
+        """Let those who listen know. What happens to the notice changes nothing about the commit."""
+        store = self._store
+        if store._notify and self.head != self._base:
+            place = (feed.channel(store._schema), feed.payload(store._schema, self._tenant))
+            with contextlib.suppress(psycopg.Error):
+                self._open().execute(feed.SEND, place)
 
     def _has(self, wanted: Head) -> bool:
         """Whether the log holds this transaction's last event. False for one that wrote no events."""
@@ -1044,6 +1090,8 @@ def split_url(url: str) -> tuple[dict[str, str], str, str]:
         rest.setdefault("target_session_attrs", "read-write")
     rest.setdefault("connect_timeout", "10")
     rest.setdefault("application_name", "twofold")
+    for name, value in _ALIVE.items():
+        rest.setdefault(name, value)
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(rest, quote_via=quote), ""))
     user, _, _ = parts.netloc.rpartition("@")[0].partition(":")
     shown_host = f"{user}@{hosts}" if user else hosts

@@ -90,6 +90,8 @@ class _Standby(PostgresStore):
 
     def _fill(self, tenant: str) -> None:
         """The searchable copy is made on the primary; here it is there whole, or not yet."""
+        if tenant in self._filled:
+            return
         (missing,) = self._ask("search vectors", tenant, (pushed.MISSING, (tenant, 1)))
         if missing:
             raise _Behind
