@@ -77,6 +77,7 @@ NAMED_TIMES = [
     "What happened yesterday?",
     "Chen 三月份测试了什么",
     "last week in Berlin",
+    "Who was asked before the audit?",
 ]
 # Everything else that a caller can ask with.
 ASKS: list[dict[str, Any]] = [

@@ -17,6 +17,7 @@ import pytest
 from twofold import AgentMemory, Profile
 from twofold.embed.codes import CodeEmbedder, TokenCodes, code_embedder, sign_bits
 from twofold.embed.hashing import Hashing
+from twofold.retrieve.question import event_named
 
 RUNNER = Path(__file__).resolve().parent.parent / "benchmarks" / "quality" / "run.py"
 
@@ -255,6 +256,48 @@ def test_a_time_in_the_question_is_a_preference_never_a_filter(mem: AgentMemory)
     assert named["Dinner with Ann on some day 12"] == 0.1
     assert part(mem, question, "time") == {}
     assert len(mem.recall(question, promote=False)) == 3
+
+
+@pytest.mark.parametrize(
+    "question,expected",
+    [
+        ("Where did Ann live before the move?", ("move", True)),
+        ("What did we use prior to the big database migration", ("big database migration", True)),
+        ("Since my surgery what changed", ("surgery", False)),
+        ("after the release did it break", ("release", False)),
+        ("What happened before Ann's wedding in Lyon?", ("wedding in Lyon", True)),
+        ("他在搬家之前住哪里", ("搬家", True)),
+        ("数据库迁移以后出了什么问题", ("数据库迁移", False)),
+        ("before she left", None),
+        ("以前住哪里", None),
+        ("the after party", None),
+    ],
+)
+def test_an_event_a_question_dates_itself_by(question: str, expected: tuple[str, bool] | None) -> None:
+    assert event_named(question) == expected
+
+
+def test_before_an_event_that_a_memory_tells_of(mem: AgentMemory) -> None:
+    mem.add("Ann rents a flat in Lyon", event_date="2024-02-01")
+    mem.add("The move of Ann was hard work", event_date="2024-06-10")
+    mem.add("Ann rents a house in Nantes", event_date="2024-09-01")
+    mem.add("A flat without a date")
+    weighted = {"time_weight": 5.0}
+    before = "Where did Ann rent before the move?"
+    assert part(mem, before, "time", profile=weighted) == {
+        "Ann rents a flat in Lyon": 5.0,
+        "The move of Ann was hard work": 0.0,
+        "Ann rents a house in Nantes": 0.0,
+        "A flat without a date": 0.0,
+    }
+    assert mem.recall(before, promote=False, profile=weighted)[0].content.endswith("Lyon")
+    after = "Where did Ann rent after the move?"
+    assert mem.recall(after, promote=False, profile=weighted)[0].content.endswith("work")
+    assert part(mem, after, "time", profile=weighted)["Ann rents a house in Nantes"] == 5.0
+    # No memory has the event, so nothing is preferred.
+    assert part(mem, "Where did Ann rent before the flood?", "time", profile=weighted) == {}
+    assert mem.recall(before, promote=False, profile=weighted).receipt.id
+    assert mem.replay(mem.recall(before, promote=False, profile=weighted).receipt).identical
 
 
 def test_a_question_the_encoder_cannot_read_is_left_to_the_words(clock: Any) -> None:

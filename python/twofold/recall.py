@@ -180,7 +180,9 @@ def recall_at(
                 query.spread,
                 question.speaker_named(view, scope, query.text) if profile.speaker_weight else -1,
                 bool(profile.role_weight) and question.asks_assistant(query.text),
-                question.times_named(query.text, query.now) if profile.time_weight else [],
+                question.times_meant(view, eligible, scope, query.text, query.now, profile)
+                if profile.time_weight
+                else [],
             ),
             profile,
         )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from twofold import text
 from twofold.clock import from_us, to_us
 from twofold.index.tenant import NO_EVENT, View
+from twofold.retrieve import lexical
 from twofold.retrieve.candidates import Mask, Ordinals
-from twofold.timewords import time_expressions
+from twofold.retrieve.profile import Profile
+from twofold.timewords import BEGINNING, END, time_expressions
 
-RULES: Final = "question/1"  # raise it when a rule below changes what a question means
+RULES: Final = "question/2"  # raise it when a rule below changes what a question means
 
 _SAID: Final = (
     "say said tell told suggest suggested recommend recommended mention mentioned give given gave explain"
@@ -67,9 +69,65 @@ def find_name(asked: str, name: str) -> int:
     return -1
 
 
+def times_meant(
+    view: View, mask: Mask, scope: Mask, question: str, now: int, profile: Profile
+) -> list[tuple[int, int]]:
+    """The times a question names, by the calendar or by an event; [start, end) in microseconds.
+
+    An event ("before the move") is dated by the best memory in `mask` that has all of its words and an event date.
+    """
+    times = times_named(question, now)
+    if times:
+        return times
+    event = event_named(question)
+    if event is None:
+        return []
+    at = _when(view, mask, scope, event.words, profile)
+    if at is None:
+        return []
+    return [(to_us(BEGINNING), at) if event.before else (at, to_us(END))]
+
+
 def times_named(question: str, now: int) -> list[tuple[int, int]]:
-    """The times a question names, relative to `now`: [start, end) in microseconds."""
+    """The times a question names by the calendar, relative to `now`: [start, end) in microseconds."""
     return [(to_us(span.start), to_us(span.end)) for span in time_expressions(question, from_us(now))]
+
+
+class Event(NamedTuple):
+    """What a question dates itself by, and whether it asks for the time before it."""
+
+    words: str
+    before: bool
+
+
+_BEFORE: Final = frozenset("before until till prior 之前 以前".split())
+_EVENT: Final = re.compile(
+    r"\b((?i:before|until|till|prior\ to|after|since))\s+(?:the|my|our|your|his|her|its|their|[A-Z][\w-]*['’]s)\s+"
+    r"([\w'’-]+(?:\s+(?!did\b|do\b|does\b|was\b|were\b|is\b|are\b|had\b|has\b|have\b|what\b|who\b|when\b|where\b"
+    r"|which\b|how\b|why\b)[\w'’-]+){0,3})",
+)
+_HAN_EVENT: Final = re.compile(r"[我你您他她它们在到从了的]*([\u4e00-\u9fff]{2,6}?)(之前|以前|之后|以后)")
+
+
+def event_named(question: str) -> Event | None:
+    """The event after "before the", "since my", or before 之前 and 之后; None when there is none."""
+    match = _EVENT.search(question)
+    if match:
+        return Event(match[2], match[1].split()[0].lower() in _BEFORE)
+    match = _HAN_EVENT.search(question)
+    return None if match is None else Event(match[1], match[2] in _BEFORE)
+
+
+def _when(view: View, mask: Mask, scope: Mask, words: str, profile: Profile) -> int | None:
+    """The event date of the best row that has every one of the words."""
+    terms = text.terms(words)
+    found = lexical.search(view, mask, scope, terms, profile).ordinals
+    for term in terms:
+        if len(found):
+            found = found[lexical.scores(view, scope, [term], found, profile) > 0.0]
+    dated = view.index.event_at.view(view.rows)[found]
+    dated = dated[dated != NO_EVENT]
+    return int(dated[0]) if len(terms) and len(dated) else None
 
 
 def in_times(view: View, rows: Ordinals, times: list[tuple[int, int]]) -> Mask:
