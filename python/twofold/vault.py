@@ -196,8 +196,12 @@ class Vault:
             with self._lock:
                 index = self._indexes.get(tenant)
                 if index is None:
-                    index = self._indexes[tenant] = self._from_cache(tenant) or TenantIndex(tenant)
+                    index = self._indexes[tenant] = self._from_cache(tenant) or self._empty(tenant)
         return index
+
+    def _empty(self, tenant: str) -> TenantIndex:
+        serving: Any = self.store if self.pushdown else None
+        return TenantIndex(tenant, serving)
 
     # -- the view as a file ------------------------------------------------------------------------
 
@@ -288,7 +292,7 @@ class Vault:
         return self._anew(index.tenant, store.changes(index.tenant, 0), store)
 
     def _anew(self, tenant: str, changes: Changes, store: Reading) -> TenantIndex:
-        fresh = TenantIndex(tenant)
+        fresh = self._empty(tenant)
         self._feed(fresh, changes, store)
         fresh.needs_rebuild = False
         with self._lock:

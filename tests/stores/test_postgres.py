@@ -91,6 +91,7 @@ def test_every_table_is_under_the_policy_and_every_index_leads_with_the_tenant(
 def test_without_a_tenant_nothing_is_seen_and_with_one_only_its_own(store: PostgresStore) -> None:
     for tenant in ("a", "b", ""):
         history(store, tenant)
+        add(store, "with an edge", tenant=tenant, entities=("planner",))
     rows = {tenant: store.head(tenant).rows for tenant in ("a", "b", "")}
     with psycopg.connect(pg.shared().dsn(), autocommit=True) as db:
         tables = [f'"{store._schema}".{name}' for name in postgres_schema.TENANT_TABLES]

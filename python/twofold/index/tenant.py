@@ -12,7 +12,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from twofold.entities import entity_key
 from twofold.errors import StoreCorrupt
 from twofold.index.columns import Codes, Column
 from twofold.index.filters import Filters
+from twofold.index.pushed import PushedGraph, PushedLexicon, Serving
 from twofold.model import TRAIT_ASKS, Changes, Event, Generation, IndexRow, Kind, Vectors
 from twofold.text import TagMatcher
 
@@ -125,8 +126,10 @@ class VectorPart:
 class TenantIndex:
     """Columns and compiled indexes of one tenant, at the head its store reported last."""
 
-    def __init__(self, tenant: str) -> None:
+    def __init__(self, tenant: str, serving: Serving | None = None) -> None:
+        """serving: a store that searches words and relations itself; the view then goes without theirs."""
         self.tenant = tenant
+        self.serving = serving
         self.lock = threading.RLock()
         self.seq = 0
         self.head_hash = b""  # of the event at seq; b"" where it is not known (a view read from its file)
@@ -189,8 +192,12 @@ class TenantIndex:
         self.erasures: list[tuple[int, int]] = []  # (seq of the erase event, namespace code)
         self.feedback: list[tuple[int, str]] = []
         self.flags: list[tuple[int, int, str]] = []
-        self.lexicon = _core.Lexicon()
-        self.graph = _core.Graph()  # nodes: 2 * lineage for a memory, 2 * code + 1 for an entity
+        # nodes of the graph: 2 * lineage for a memory, 2 * code + 1 for an entity
+        if serving is None:
+            self.lexicon, self.graph = _core.Lexicon(), _core.Graph()
+        else:
+            self.lexicon = cast(_core.Lexicon, PushedLexicon(self, serving))
+            self.graph = cast(_core.Graph, PushedGraph(self, serving))
         self.edge_seq = Column(np.int64)
         self.edges: list[tuple[int, int, float]] = []
         self.generations: list[Generation] = []
@@ -356,7 +363,8 @@ class TenantIndex:
         src, dst, weight, seq = zip(*edges, strict=True)
         self.graph.add_edges(np.array(src, np.uint32), np.array(dst, np.uint32), np.array(weight, np.float32))
         self.edge_seq.extend(seq)
-        self.edges.extend((a, b, w) for a, b, w, _ in edges)
+        if self.serving is None:
+            self.edges.extend((a, b, w) for a, b, w, _ in edges)
 
     def _apply_event(self, event: Event, edges: list[Edge]) -> None:
         kind = event.kind

@@ -16,7 +16,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, TypeVar
@@ -30,17 +30,22 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError
+from twofold.index.pushed import stored_name
 from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
 from twofold.stores import postgres_feed as feed
+from twofold.stores import postgres_graph as walked
 from twofold.stores import postgres_intervals as intervals
+from twofold.stores import postgres_text as worded
 from twofold.stores import postgres_vectors as pushed
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
+from twofold.stores.postgres_derived import TABLES, Derived
 from twofold.stores.postgres_feed import Feed
 from twofold.stores.postgres_schema import AS_TENANT, prepare
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
+Arguments = Sequence[Any] | Mapping[str, Any]  # of a statement: by place, or by name
 
 DEFAULT_SCHEMA: Final = "twofold"
 _VECTOR_CHUNK: Final = 4_096  # ordinals whose vectors are in memory twice while they are read
@@ -58,7 +63,7 @@ _ALIVE: Final = {
 }
 
 # Tables from which an erasure removes something; the others hold no content.
-_ERASABLE: Final = ("event", "memory", "vector", "receipt", "interval")
+_ERASABLE: Final = ("event", "memory", "vector", "receipt", "interval", "edge")
 
 
 class _Whole(Int8BinaryDumper):
@@ -289,14 +294,31 @@ class PostgresStore:
         ordinals: only of these rows, by an exact scan. Otherwise of all of the tenant's, by an approximate
         index if there is one and exact is not asked for. A row with several windows may come more than once.
         """
-        if tenant not in self._filled:
-            self._fill(tenant)
+        self._fill(tenant)
         column = len(query) in self._columns
         statements = pushed.asking(
             tenant, int(generation), query, count, ordinals, exact=exact, column=column
         )
         *_, found = self._ask("search vectors", tenant, *statements)
         return [record[0] for record in found]
+
+    def postings(self, tenant: str, terms: Sequence[str]) -> list[worded.Postings]:
+        """The posting list of each term: ordinals, ascending (int64), and weighted counts (float32)."""
+        self._fill(tenant)
+        wanted = sorted({stored_name(term) for term in terms})
+        _, found = self._ask("search words", tenant, (walked.ON_INDEXES, ()), (worded.FIND, (tenant, wanted)))
+        return worded.lists(terms, found)
+
+    def walk(
+        self, tenant: str, seeds: Sequence[str], hops: int, mask: npt.NDArray[np.bool_], seq: int, limit: int
+    ) -> list[walked.Step]:
+        """What is within `hops` steps of the entities named: see `twofold.index.pushed.Serving`."""
+        self._fill(tenant)
+        arguments = walked.walk_arguments(tenant, seeds, mask, seq, limit)
+        _, found = self._ask(
+            "walk relations", tenant, (walked.ON_INDEXES, ()), (walked.walking(hops), arguments)
+        )
+        return found
 
     def create_vector_index(self, dimension: int, kind: str = "hnsw") -> None:
         """Build an approximate index over the vectors of a dimension: "hnsw", "diskann" or "scann"."""
@@ -310,9 +332,11 @@ class PostgresStore:
         self._filled.clear()
 
     def _fill(self, tenant: str) -> None:
-        """Copy the vectors that the searchable table lacks. Under the tenant's lock, so none are missed."""
+        """Once per process: copy what the searchable tables lack. Under the tenant's lock, so none is missed."""
+        if tenant in self._filled:
+            return
         with self.transaction(tenant) as open_:
-            open_.fill_embeddings()
+            open_.fill_searched()
         table = f'"{self._schema}".embedding'
         found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
         self._columns = {dimension for (dimension,) in found}
@@ -340,8 +364,8 @@ class PostgresStore:
             def work(db: Connection, hear: Any = hear) -> None:
                 db.add_notice_handler(hear)
                 try:
-                    copied = db.execute(pushed.THERE, (self._schema,)).fetchall()
-                    for table in (*_ERASABLE, "embedding") if copied else _ERASABLE:
+                    searched = db.execute(TABLES, (self._schema,)).fetchall()
+                    for table in (*_ERASABLE, *(name for (name,) in searched)):
                         db.execute(self._q(f"{command} @{table}"))
                 finally:
                     db.remove_notice_handler(hear)
@@ -418,7 +442,11 @@ class PostgresStore:
         return db.execute(self._q(sql), args, binary=True).fetchall()
 
     def _ask(
-        self, doing: str, tenant: str, *statements: tuple[str, Sequence[Any]], snapshot: bool = False
+        self,
+        doing: str,
+        tenant: str,
+        *statements: tuple[str, Arguments],
+        snapshot: bool = False,
     ) -> list[list[Any]]:
         """The records of each statement, for one tenant, in one round trip."""
         self._refuse_unusable()
@@ -536,11 +564,11 @@ class PostgresStore:
         db = self._connect()
         try:
             self._refuse_unsafe(db)
-            # A new table may have to wait for writers that are under way.
-            db.execute("SELECT set_config('lock_timeout', %s, false)", (self._milliseconds(),))
-            prepare(db, self._schema, self._q)
+            wait = self._milliseconds()  # for writers that are under way
+            prepare(db, self._schema, self._q, wait)
             if self.pushdown:
-                pushed.prepare(db, self._schema, self._q)
+                pushed.prepare(db, self._schema, self._q, wait)
+                worded.prepare(db, self._schema, self._q, wait)
         finally:
             db.close()
 
@@ -644,7 +672,7 @@ class _Writing:
         self._base = Head()
         self._done: list[Batch | Vectors] = []
         self._generations: dict[int, Generation] = {}
-        self._pushed = False
+        self._derived: Derived | None = None
         self.head = Head()
 
     def __enter__(self) -> _Writing:
@@ -709,9 +737,10 @@ class _Writing:
         self._open()
         self._write(vectors)
 
-    def fill_embeddings(self) -> None:
-        """Copy to the searchable table the vectors that it lacks."""
+    def fill_searched(self) -> None:
+        """Copy to the searchable tables what they lack."""
         try:
+            self._kept().bring_up(self._run, self.head)
             while True:
                 records = self._store._now(self._open(), pushed.MISSING, (self._tenant, _VECTOR_CHUNK))
                 if not records:
@@ -727,6 +756,9 @@ class _Writing:
         except psycopg.Error as error:
             self._failed = True
             self._store._fail(error, "copy vectors")
+
+    def _run(self, sql: str, args: Sequence[Any]) -> Any:
+        return self._open().execute(self._store._q(sql), args, binary=True)
 
     def _write(self, what: Batch | Vectors) -> None:
         try:
@@ -745,10 +777,10 @@ class _Writing:
             asked = sorted(set(what.ordinals.tolist()))
             erased = {ordinal for (ordinal,) in self._store._now(db, _ERASED, (self._tenant, asked))}
             with db.pipeline():
-                _put_vectors(self._store, db, self._tenant, what, erased, self._pushed)
+                _put_vectors(self._store, db, self._tenant, what, erased, self._kept().vectors)
         else:
             self.head, self._generations = _apply(
-                self._store, db, self._tenant, self.head, self._generations, what, self._pushed
+                self._store, db, self._tenant, self.head, self._generations, what, self._kept()
             )
 
     # The server's side of the transaction
@@ -779,11 +811,16 @@ class _Writing:
             head = db.execute(store._q(_HEAD), (tenant,), binary=True)
             generations = db.execute(store._q(_GENERATIONS), (tenant,), binary=True)
             # Any process may have begun to search in the server: from then on every writer keeps that up too.
-            pushed_ = db.execute(pushed.THERE, (store._schema,))
+            tables = db.execute(TABLES, (store._schema,), binary=True)
+            reach = db.execute(store._q(walked.DERIVED), (tenant,), binary=True)
             found = head.fetchall()
-            self._pushed = bool(pushed_.fetchall())
+            self._derived = Derived(tenant, tables.fetchall(), reach.fetchall())
             self._generations = {record[0]: Generation(*record) for record in generations.fetchall()}
         self.head = Head._make(found[0]) if found else Head()
+
+    def _kept(self) -> Derived:
+        assert self._derived is not None  # since the tenant was locked
+        return self._derived
 
     def _again(self, error: Exception, doing: str, work: Callable[[Connection], T]) -> T:
         """Do this transaction's part again on a new connection, then `work`. Re-raises what is not worth it."""
@@ -960,7 +997,7 @@ def _apply(
     head: Head,
     known: dict[int, Generation],
     batch: Batch,
-    pushed_: bool,
+    kept: Derived,
 ) -> tuple[Head, dict[int, Generation]]:
     after = schema.check_batch(head, batch)
     generations = schema.check_generations(known, batch, after)
@@ -973,9 +1010,12 @@ def _apply(
         raise StoreError(f"row {gone_rows[0][0]} is erased and must not get a vector again")
 
     q = store._q
+    follows = kept.write(lambda sql, args: db.execute(q(sql), args, binary=True), head, batch, after)
     redacted: list[psycopg.Cursor[Any]] = []
     derived = intervals.derive(tenant, batch)
     with db.pipeline():
+        for sql, args in follows:
+            db.execute(q(sql), args)
         with db.cursor() as cursor:
             if batch.events:
                 cursor.executemany(q(_PUT_EVENT), [(tenant, *event) for event in batch.events])
@@ -984,7 +1024,7 @@ def _apply(
         for one in batch.generations:
             db.execute(q(_PUT_GENERATION), (tenant, one.number, one.fingerprint, one.dimension, one.seq))
         for vectors in batch.vectors:
-            _put_vectors(store, db, tenant, vectors, frozenset(), pushed_)
+            _put_vectors(store, db, tenant, vectors, frozenset(), kept.vectors)
         _put_intervals(store, db, tenant, derived)
         for receipt_id, seq, body in batch.receipts:
             db.execute(q(_PUT_RECEIPT), (tenant, receipt_id, seq, body))

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from twofold.clock import OPEN
 from twofold.model import Head, Kind
+from twofold.stores import postgres_graph as graph
 from twofold.stores import postgres_intervals as intervals
+from twofold.stores import postgres_text as text
 
 Ask = Callable[..., list[Any]]  # statement (its first %s is the tenant) and arguments -> records
 
@@ -22,6 +24,7 @@ def problems(ask: Ask) -> list[str]:
     _vectors(ask, found)
     _erased(ask, found)
     _intervals(ask, found)
+    _derived(ask, head, found)
     return found
 
 
@@ -137,3 +140,22 @@ def _intervals(ask: Ask, found: list[str]) -> None:
         found.append(
             f"the interval of row {ordinal} is {stored.get(ordinal)}, but the log says {expected.get(ordinal)}"
         )
+
+
+def _derived(ask: Ask, head: Head, found: list[str]) -> None:
+    """Derive edges and posting lists again and compare. What does not reach the head is made anew anyhow."""
+    reach = dict(ask(graph.DERIVED))
+    if reach.get(graph.NAME) == head.seq:
+        expected, stored = graph.everything(ask), [graph.Edge._make(one) for one in ask(graph.STORED)]
+        for edge in sorted(set(expected) ^ set(stored))[:_LIMIT]:
+            state = "missing" if edge in set(expected) else "not in the log"
+            found.append(f"the edge of memory {edge.memory} that event {edge.seq} says is {state}")
+    if reach.get(text.NAME) == head.seq:
+        words = text.blocks(ask(text.LEXEMES, 0, head.rows))
+        lists = {(term, block): data for term, block, data in ask(text.ALL)}
+        wrong = sorted(place for place in words.keys() | lists.keys() if words.get(place) != lists.get(place))
+        for term, block in wrong[:_LIMIT]:
+            found.append(
+                f"the words of rows {block * text.BLOCK} to {(block + 1) * text.BLOCK - 1} do not agree with the "
+                f"posting list of {term!r}"
+            )

@@ -20,7 +20,7 @@ from twofold.clock import monotonic
 from twofold.errors import NotFound, StoreError, StoreTooNew
 from twofold.model import Changes, Head, Row, Vectors
 from twofold.stores import postgres_vectors as pushed
-from twofold.stores.postgres import Connection, PostgresStore
+from twofold.stores.postgres import Arguments, Connection, PostgresStore
 from twofold.stores.postgres_schema import MIGRATIONS
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class _Standby(PostgresStore):
         self._looked = True
 
     def _ask(
-        self, doing: str, tenant: str, *statements: tuple[str, Sequence[Any]], snapshot: bool = False
+        self, doing: str, tenant: str, *statements: tuple[str, Arguments], snapshot: bool = False
     ) -> list[list[Any]]:
         head, *found = super()._ask(doing, tenant, (_HEAD, (tenant,)), *statements, snapshot=snapshot)
         if not self._enough(tenant, head):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from twofold.errors import StoreError, StoreTooNew
+from twofold.stores import postgres_graph
 
 SETTING: Final = "twofold.tenant"
 
@@ -18,7 +19,8 @@ SETTING: Final = "twofold.tenant"
 MARK: Final = "t:"
 AS_TENANT: Final = f"SELECT set_config('{SETTING}', '{MARK}' || %s::text, true)"
 
-TENANT_TABLES: Final = ("head", "event", "memory", "vector", "generation", "receipt", "interval")
+_FIRST_TABLES: Final = ("head", "event", "memory", "vector", "generation", "receipt", "interval")
+TENANT_TABLES: Final = (*_FIRST_TABLES, "edge", "derived")
 
 # In a sub-select, so that it is evaluated once per statement and not once per row.
 _TENANT: Final = (
@@ -97,7 +99,7 @@ def _create_tables() -> tuple[str, ...]:
             ) WHERE (exclusive AND closed IS NULL)
         )""",
         "CREATE INDEX interval_slot ON @interval (tenant, slot_a, slot_b) WHERE slot_a IS NOT NULL",
-        *(statement for table in TENANT_TABLES for statement in secured(f"@{table}")),
+        *(statement for table in _FIRST_TABLES for statement in secured(f"@{table}")),
         # One round trip for the question that every recall begins with: set the tenant, read its head.
         f"""CREATE FUNCTION @head_of(of_tenant text)
             RETURNS TABLE (seq bigint, "rows" bigint, recorded_at bigint, hash bytea)
@@ -110,11 +112,21 @@ def _create_tables() -> tuple[str, ...]:
     )
 
 
+def _create_edges() -> tuple[str, ...]:
+    """Format 2. Edges are derived; a tenant's are made from its log by whoever writes to it next."""
+    return (
+        *postgres_graph.TABLES,
+        *(statement for table in ("edge", "derived") for statement in secured(f"@{table}")),
+        # A table of few tenants is one page, which the planner would read as a whole for every question.
+        "ALTER FUNCTION @head_of(text) SET enable_seqscan = off",
+    )
+
+
 # A schema's format is the number of these that ran on it. Append only; released ones never change.
-MIGRATIONS: Final[tuple[Callable[[], tuple[str, ...]], ...]] = (_create_tables,)
+MIGRATIONS: Final[tuple[Callable[[], tuple[str, ...]], ...]] = (_create_tables, _create_edges)
 
 
-def prepare(db: Any, schema: str, qualified: Callable[[str], str]) -> None:
+def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "0") -> None:
     """Bring an empty or older schema to this version's format, one process at a time.
 
     StoreTooNew for a newer one. A role without the right to create works on a schema that is up to date.
@@ -123,6 +135,7 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str]) -> None:
         return
     db.execute("BEGIN")
     try:
+        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
         db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
         done = _format(db, schema, qualified)  # again: another process may have been first
         if done == 0 and not _exists(db, schema):
