@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 from tests.determinism_run import QUESTIONS, answer, items
 
 from twofold import AgentMemory
-from twofold.index.columns import Column
+from twofold.index import cache
+from twofold.index.closings import Closings
+from twofold.index.columns import Codes, Column, Groups, Ragged, Sparse, Texts
 
 
 def opened(place: Path, clock: Any) -> AgentMemory:
@@ -43,6 +46,9 @@ def answers(mem: AgentMemory) -> list[Any]:
     return [answer(mem.recall(q, promote=False)) for q in QUESTIONS]
 
 
+NOTICED = ("rebuilt:", "vectors read from the store")
+
+
 def state(mem: AgentMemory) -> str:
     return next(c["detail"] for c in mem.health()["checks"] if c["name"] == "index file")
 
@@ -55,10 +61,15 @@ def the_file(place: Path) -> Path:
 def plain(value: Any) -> Any:
     if isinstance(value, Column):
         return value.view().tolist()
-    if hasattr(value, "names"):
-        return value.names
-    if isinstance(value, dict):
-        return {k: list(v) if hasattr(v, "append") else v for k, v in value.items()}
+    if isinstance(value, Codes):
+        return list(value.names)
+    if isinstance(value, Groups):
+        keys = {*value._keys.tolist(), *value._added}
+        return {key: list(Groups.get(value, key)) for key in sorted(keys)}
+    if isinstance(value, Sparse):
+        return value.items()
+    if isinstance(value, Texts | Ragged | Closings):
+        return list(value)
     return value
 
 
@@ -100,10 +111,56 @@ def test_any_damaged_byte_is_noticed(place: Path, clock: Any) -> None:
     for at in [*range(0, 40), *range(40, len(good), max(1, len(good) // 40))]:
         file.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
         with opened(place, clock) as mem:
-            mem.stats()
-            assert state(mem).startswith("rebuilt:"), at
+            assert mem.health()["healthy"]  # which looks at every float row too
+            assert state(mem).startswith(NOTICED), at
             if at % 7 == 0:
                 assert answers(mem) == expected
+
+
+def test_every_block_is_checked(place: Path, clock: Any) -> None:
+    file = the_file(place)
+    good = file.read_bytes()
+    with cache.Saved(file) as saved:
+        header, body = saved._header, saved._body
+    rows_at = len(good) - 4 * header["vectors"]["dimension"] * header["vectors"]["count"]
+    chance = random.Random(5)
+    spots = {name: (body + at, size) for name, (_, _, at, size, _) in header["blocks"].items() if size}
+    spots |= {"codes": (body + header["size"], rows_at - body - header["size"])}
+    assert len(spots) > 60
+    for name, (at, size) in spots.items():
+        place_of_bit = at + chance.randrange(size)
+        bit = 1 << chance.randrange(8)
+        file.write_bytes(good[:place_of_bit] + bytes([good[place_of_bit] ^ bit]) + good[place_of_bit + 1 :])
+        with opened(place, clock) as mem:
+            mem.stats()
+            assert state(mem).startswith("rebuilt:"), name
+
+
+def test_damaged_row_is_taken_from_the_store_when_it_is_scored(place: Path, clock: Any) -> None:
+    with opened(place, clock) as mem:
+        expected = answers(mem)
+    file = the_file(place)
+    good = file.read_bytes()
+    with cache.Saved(file) as saved:
+        vectors = saved._header["vectors"]
+    rows_at = len(good) - 4 * vectors["dimension"] * vectors["count"]
+    file.write_bytes(good[:rows_at] + bytes(b ^ 0x40 for b in good[rows_at:]))
+    with opened(place, clock) as mem:
+        mem.stats()
+        assert mem._vault.cache_state["default"].startswith("read at seq")
+        assert answers(mem) == expected
+        assert state(mem).startswith("vectors read from the store")
+        assert not list((place / "twofold.db.cache").glob("*"))
+        assert mem.health()["healthy"]
+
+
+def test_rows_wait_in_the_file(place: Path, clock: Any) -> None:
+    with opened(place, clock) as mem:
+        index = mem._vault.index("default")
+        part = index.vectors[index.current_generation().number]
+        assert part.index.rows_in_file == len(part.index) > 0
+        mem.recall(QUESTIONS[0])
+        assert part.index.rows_in_file < len(part.index)
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 5000])

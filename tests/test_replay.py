@@ -432,7 +432,7 @@ def later_uses(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(graph.Gazetteer, "__contains__", lambda self, key: key in self._view.index.entities.code)
+    patch.setattr(graph.Gazetteer, "__contains__", lambda self, key: self._view.index.entities.get(key) >= 0)
 
 
 def every_speaker(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ from typing import Any, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 __version__: str
 
@@ -16,7 +15,7 @@ def kernel() -> str:
 def kernels() -> list[str]:
     """Return the instruction sets this machine can run, best first."""
 
-def checksum(data: Buffer) -> int:
+def checksum(data: bytes | memoryview | NDArray[Any]) -> int:
     """Return the 64-bit checksum of a C-contiguous buffer, the same on every machine."""
 
 def checksum_rows(rows: NDArray[np.uint8]) -> NDArray[np.uint64]:

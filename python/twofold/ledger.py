@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from twofold.clock import OPEN
-from twofold.index.tenant import NO_EVENT, VISIBILITIES, Closing, TenantIndex
+from twofold.index.closings import Closing
+from twofold.index.tenant import NO_EVENT, VISIBILITIES, TenantIndex
 from twofold.model import Row
 
 

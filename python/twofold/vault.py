@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from twofold import audit, entities, text
 from twofold.access import Principal
 from twofold.clock import Clock, to_us
 from twofold.decay import DecayPolicy
 from twofold.embed.cache import QueryCache
-from twofold.errors import EmbedderMismatch, InvalidInput
+from twofold.errors import EmbedderMismatch, InvalidInput, StoreCorrupt
 from twofold.index import __version__, cache
 from twofold.index.tenant import TenantIndex
 from twofold.model import Batch, Changes, Event, Generation, Head, Kind, Row, Vectors
@@ -113,6 +114,7 @@ class Vault:
         self._embedders: dict[str, Embedder] = {}  # of tenants that were re-embedded through this vault
         self._lock = threading.RLock()
         self._accesses: dict[str, list[tuple[int, int]]] = {}
+        self.vectors_in_ram = "rows"  # or "codes": float32 rows are read from the view's file each time
         self.cache_state: dict[str, str] = {}
         self._cached_rows: dict[str, int] = {}
 
@@ -217,24 +219,45 @@ class Vault:
         if path is None:
             return None
         try:
-            seq, digest = cache.position(path)
-            found = self.store.events(tenant, seq - 1, 1)
-            if not found or found[0].hash != digest:
-                raise cache.Stale("it was taken from another log")
-            index = cache.load(path, tenant, INDEX_RULES)
+            with cache.Saved(path) as saved:
+                found = self.store.events(tenant, saved.seq - 1, 1)
+                if not found or found[0].hash != saved.hash:
+                    raise cache.Stale("it was taken from another log")
+                index = saved.view(tenant, INDEX_RULES)
+                index.generations = self.store.generations(tenant)
+                self._take_vectors(index, saved)
         except FileNotFoundError:
             self.cache_state[tenant] = "none"
             return None
         except (cache.Stale, OSError) as stale:
             self.cache_state[tenant] = f"rebuilt: {stale}"
             return None
-        index.generations = self.store.generations(tenant)
-        generation = index.current_generation()
-        if generation is not None:
-            self.load_generation(index, generation.number)
-        self.cache_state[tenant] = f"read at seq {seq}"
+        self.cache_state[tenant] = f"read at seq {index.seq}"
         self._cached_rows[tenant] = index.rows
         return index
+
+    def _take_vectors(self, index: TenantIndex, saved: cache.Saved) -> bool:
+        """The vectors of the generation in force from a view's file; from the store if the file has others."""
+        generation = index.current_generation()
+        if generation is None:
+            return False
+
+        def repair(number: int, count: int) -> npt.NDArray[np.float32]:
+            found = self.store.vectors(index.tenant, number).data[:count]
+            if len(found) != count:
+                raise StoreCorrupt(
+                    f"the store has {len(found)} vectors of generation {number} where its index file had "
+                    f"{count}; run `twofold doctor`"
+                )
+            self.drop_cache(index.tenant)
+            self.cache_state[index.tenant] = "vectors read from the store: those in the file are damaged"
+            return found
+
+        resident = self.vectors_in_ram == "rows"
+        if saved.load_vectors(index, generation.number, resident=resident, repair=repair):
+            return True
+        self.load_generation(index, generation.number)
+        return False
 
     def save_cache(self, tenant: str) -> None:
         """Write the tenant's view for the next process. Failing to is reported in `cache_state`, no error."""
@@ -242,11 +265,12 @@ class Vault:
         if path is None:
             return
         index = self.index(tenant)
-        head = self.store.events(tenant, index.seq - 1, 1)
-        if not head:
-            return
         try:
-            cache.save(index, path, head[0].hash, INDEX_RULES)
+            with index.lock:
+                head = self.store.events(tenant, index.seq - 1, 1)
+                if not head:
+                    return
+                cache.save(index, path, head[0].hash, INDEX_RULES)
         except OSError as error:
             self.cache_state[tenant] = f"not written: {error}"
             return
@@ -260,6 +284,8 @@ class Vault:
         path = self.cache_file(tenant)
         if path is not None:
             path.unlink(missing_ok=True)
+            for unfinished in path.parent.glob(f"{cache.TEMPORARY}*"):  # of a process that ended too early
+                unfinished.unlink(missing_ok=True)
             self._cached_rows.pop(tenant, None)
 
     def _feed(self, index: TenantIndex, changes: Changes, store: Reading | None = None) -> None:

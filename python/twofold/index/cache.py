@@ -1,34 +1,53 @@
 """A tenant's view as a file, so that opening is a read and not a rebuild. Derived, checked, never trusted.
 
-Layout: magic, length of the header, header (canonical JSON), blocks. The header names every block with its
-dtype, shape, offset and CRC-32, and the log position it was taken at (seq and hash of that event). A file that is
-damaged, of another format or of another log is refused with `Stale`; the caller rebuilds from the rows.
-Vectors are not in it: they are read from the store, which has them as they are searched.
+Layout: magic; length and checksum of the header; header (JSON, padded with spaces to a multiple of 64 bytes); blocks,
+each from a multiple of 64 bytes on, in the form in which they are used; codes of the vectors; float32 rows. The
+header gives every block's dtype, shape, offset, size with padding, and checksum, and the log position the file was
+taken at (seq and hash of that event). The codes have a checksum per 256 rows and the rows one each, so that a row
+can be left in the file until it is scored (`stored.py`). A file that is damaged, of another format or of another log
+is refused with `Stale`; the caller rebuilds from the rows of the store. Files are replaced whole, never changed.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import tempfile
-import zlib
-from array import array
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold import _core
-from twofold.index.columns import Codes, Column
-from twofold.index.tenant import Closing, TenantIndex
+from twofold.index.columns import Codes, Column, Digests, Groups, Pairs, Strings, Texts, encoded, grouped
+from twofold.index.stored import Rows, StoredVectors
+from twofold.index.tenant import TenantIndex, VectorPart
 
-MAGIC: Final = b"TWOFOLD INDEX 1\n"
+MAGIC: Final = b"TWOFOLD INDEX 2\n"
+TEMPORARY: Final = ".index-"  # begins the names of files that are being written
+_START: Final = len(MAGIC) + 16
+_LINE: Final = 64
+_UNIT: Final = 256  # vectors whose codes share a checksum
+_CHUNK: Final = 4096  # rows copied at a time
 _NAMES: Final = (
     "namespaces types keys frames speakers agents session_names sessions ids tags entities terms"
 ).split()
-_VALUES: Final = ("metadata", "content_hash", "links", "erasures", "feedback", "flags")
+_TEXTS: Final = ("metadata", "content_hash")
+_PART: Final = ("ordinals", "starts", "stops", "code_starts", "code_stops")
+_VALUES: Final = (
+    "erasures",
+    "feedback",
+    "flags",
+    "writes_by_agent",
+    "recorded_at",
+    "rows",
+    "last_access_time",
+)
+
+Array = npt.NDArray[Any]
 
 
 class Stale(Exception):
@@ -36,176 +55,322 @@ class Stale(Exception):
 
 
 def save(index: TenantIndex, path: Path, head_hash: bytes, rules: str) -> None:
-    """Write the view as of its head; a new file takes the old one's place in one rename."""
-    with index.lock:
-        header, blocks = _pack(index)
-    header |= {"seq": index.seq, "hash": head_hash.hex(), "rules": rules, "tenant": index.tenant}
-    body = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    """Write the view as of its head; a new file takes the old one's place in one rename.
+
+    head_hash: of the event at `index.seq`. The caller holds `index.lock`.
+    """
+    blocks, values = _pack(index)
+    generation = index.current_generation()
+    part = None if generation is None else index.vectors.get(generation.number)
+    vectors = None
+    if part is not None:
+        count = len(part.ordinals)
+        vectors = {
+            "generation": part.generation.number,
+            "dimension": part.index.dim,
+            "count": count,
+            "one_per_row": part.one_per_row,
+        }
+        for name in _PART:
+            blocks[f"v.{name}"] = getattr(part, name).view(count)
+        blocks["v.codes"] = part.codes.reshape(-1)
+        blocks["v.alive"] = part.index.alive[:count]
+        blocks["v.code_sums"] = np.zeros(-(-count // _UNIT), np.uint64)
+        blocks["v.row_sums"] = np.zeros(count, np.uint64)
+    header = {
+        "seq": index.seq,
+        "hash": head_hash.hex(),
+        "rules": rules,
+        "tenant": index.tenant,
+        "values": values,
+        "vectors": vectors,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".index-")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(
-                MAGIC + len(body).to_bytes(8, "little") + zlib.crc32(body).to_bytes(4, "little") + body
-            )
-            for block in blocks:
-                file.write(block)
+            _write(file, header, blocks, part)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def position(path: Path) -> tuple[int, bytes]:
-    """(seq, hash) a file was taken at. Stale when it cannot be read; FileNotFoundError when there is none."""
-    with path.open("rb") as file:
-        header = _header(file.read(len(MAGIC) + 12), file)
-    return int(header["seq"]), bytes.fromhex(header["hash"])
+def _write(
+    file: IO[bytes], header: dict[str, Any], blocks: dict[str, Array], part: VectorPart | None
+) -> None:
+    raw = {name: np.ascontiguousarray(block) for name, block in blocks.items()}
+    offset = 0
+    places = {}
+    for name, block in raw.items():
+        places[name] = offset
+        offset += _padded(block.nbytes)
+
+    def head(sums: dict[str, int]) -> bytes:
+        table = {
+            name: [
+                block.dtype.str,
+                list(block.shape),
+                places[name],
+                _padded(block.nbytes),
+                f"{sums[name]:016x}",
+            ]
+            for name, block in raw.items()
+        }
+        body = json.dumps({**header, "blocks": table, "size": offset}, separators=(",", ":")).encode()
+        # Padded so that the blocks begin on a line; of the same length whatever the checksums are.
+        body += b" " * (-(_START + len(body)) % _LINE)
+        return MAGIC + len(body).to_bytes(8, "little") + _core.checksum(body).to_bytes(8, "little") + body
+
+    start = len(head(dict.fromkeys(raw, 0)))
+    if part is not None:
+        # First, because their checksums are among the blocks.
+        file.seek(start + offset)
+        for i, codes in enumerate(_codes(part, len(raw["v.row_sums"]))):
+            raw["v.code_sums"][i] = _core.checksum(codes)
+            file.write(codes.data)
+        count = len(raw["v.row_sums"])
+        for first in range(0, count, _CHUNK):
+            rows = part.index.rows(np.arange(first, min(first + _CHUNK, count), dtype=np.int64))
+            raw["v.row_sums"][first : first + len(rows)] = _core.checksum_rows(rows.view(np.uint8))
+            file.write(rows.data)
+    padded = {name: block.tobytes() + bytes(-block.nbytes % _LINE) for name, block in raw.items()}
+    file.seek(0)
+    file.write(head({name: _core.checksum(block) for name, block in padded.items()}))
+    for content in padded.values():
+        file.write(content)
 
 
-def load(path: Path, tenant: str, rules: str) -> TenantIndex:
-    """The view of a file. Stale when anything in it does not fit."""
-    with path.open("rb") as file:
-        header = _header(file.read(len(MAGIC) + 12), file)
-        body = file.read()
-    if header.get("rules") != rules or header.get("tenant") != tenant:
-        raise Stale("it was made by other rules or for another tenant")
-    index = TenantIndex(tenant)
-    try:
-        _unpack(index, header, memoryview(body))
-    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
-        raise Stale(f"its content does not fit together: {error!r}") from None
-    return index
+def _padded(size: int) -> int:
+    return -(-size // _LINE) * _LINE
 
 
-def _header(start: bytes, file: Any) -> dict[str, Any]:
-    if start[: len(MAGIC)] != MAGIC or len(start) != len(MAGIC) + 12:
-        raise Stale("it is not an index file of this format")
-    size = int.from_bytes(start[len(MAGIC) : len(MAGIC) + 8], "little")
-    if size > 1 << 40:
-        raise Stale("its header is damaged")
-    body = file.read(size)
-    if zlib.crc32(body) != int.from_bytes(start[len(MAGIC) + 8 :], "little"):
-        raise Stale("its header is damaged")
-    header: dict[str, Any] = json.loads(body)
-    return header
+def _codes(part: VectorPart, count: int) -> Iterator[Array]:
+    """The code blocks of the first `count` vectors, in units."""
+    for first in range(0, count, _UNIT):
+        yield part.index.codes(first)[: _code_bytes(part.index.dim, min(_UNIT, count - first))]
+
+
+def _code_bytes(dimension: int, rows: int) -> int:
+    """Bytes of the codes of so many rows, as the core lays them out: 16 rows a block, four bytes of each a line."""
+    return -(-rows // 16) * (-(-dimension // 4) + 2) * _LINE
+
+
+class Saved:
+    """A view's file, open: where in the log it was taken, and the view. Stale when it is not to be used."""
+
+    def __init__(self, path: Path) -> None:
+        """FileNotFoundError when there is none."""
+        self._file = path.open("rb", buffering=0)
+        try:
+            self._header, self._body = self._read_header()
+            self.seq = int(self._header["seq"])
+            self.hash = bytes.fromhex(self._header["hash"])
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Saved:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def _read_header(self) -> tuple[dict[str, Any], int]:
+        start = self._file.read(_START)
+        if start[: len(MAGIC)] != MAGIC or len(start) != _START:
+            raise Stale("it is not an index file of this format")
+        length = int.from_bytes(start[len(MAGIC) : len(MAGIC) + 8], "little")
+        size = os.fstat(self._file.fileno()).st_size
+        if length > size:
+            raise Stale("its header is damaged")
+        body = self._file.read(length)
+        if len(body) != length or _core.checksum(body) != int.from_bytes(start[len(MAGIC) + 8 :], "little"):
+            raise Stale("its header is damaged")
+        header: dict[str, Any] = json.loads(body)
+        expected = _START + length + header["size"]
+        vectors = header["vectors"]
+        if vectors is not None:
+            expected += _code_bytes(vectors["dimension"], vectors["count"])
+            expected += 4 * vectors["dimension"] * vectors["count"]
+        if size != expected:
+            raise Stale(f"it has {size} bytes, not {expected}")
+        return header, _START + length
+
+    def view(self, tenant: str, rules: str) -> TenantIndex:
+        """The view without its vectors."""
+        if self._header["rules"] != rules or self._header["tenant"] != tenant:
+            raise Stale("it was made by other rules or for another tenant")
+        index = TenantIndex(tenant)
+        try:
+            self._blocks = self._read_blocks()
+            _unpack(index, self._header, self._blocks)
+        except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
+            raise Stale(f"its content does not fit together: {error!r}") from None
+        index.head_hash = self.hash
+        return index
+
+    def load_vectors(
+        self, index: TenantIndex, generation: int, *, resident: bool, repair: Callable[[int, int], Rows]
+    ) -> bool:
+        """Bring the vectors into what `view` gave, if they are of this generation.
+
+        resident: float32 rows stay in RAM once they were read; codes always do. repair(generation, count): the
+        first `count` rows from the store, for when one in the file turns out to be damaged.
+        """
+        about = self._header["vectors"]
+        if about is None or about["generation"] != generation:
+            return False
+        part = index.part(generation)
+        if part.index.dim != about["dimension"]:
+            raise Stale("its vectors are of another dimension")
+        count, blocks = int(about["count"]), self._blocks
+        codes_at = self._body + self._header["size"]
+        try:
+            for name in _PART:
+                getattr(part, name).restore(blocks[f"v.{name}"])
+            part._codes.restore(blocks["v.codes"])
+            part.one_per_row = bool(about["one_per_row"])
+            vectors = StoredVectors(part.index.dim, lambda: repair(generation, count))
+            vectors.restore(
+                self._file.fileno(),
+                count,
+                codes_at=codes_at,
+                code_sums=blocks["v.code_sums"],
+                rows_at=codes_at + _code_bytes(part.index.dim, count),
+                row_sums=blocks["v.row_sums"],
+                alive=blocks["v.alive"],
+                resident=resident,
+            )
+        except (KeyError, ValueError, TypeError) as error:
+            raise Stale(f"its content does not fit together: {error!r}") from None
+        part.index = vectors
+        return True
+
+    def _read_blocks(self) -> dict[str, Array]:
+        body = np.empty(int(self._header["size"]), np.uint8)
+        view, at = body.data, 0
+        self._file.seek(self._body)
+        while at < len(body):
+            got = self._file.readinto(view[at:])
+            if not got:
+                raise Stale("its end is missing")
+            at += got
+        blocks: dict[str, Array] = {}
+        for name, (dtype, shape, offset, size, expected) in self._header["blocks"].items():
+            if _core.checksum(view[offset : offset + size]) != int(expected, 16):
+                raise Stale(f"its block {name} is damaged")
+            kind = np.dtype(dtype)
+            items = int(np.prod(shape, dtype=np.int64))
+            used = body[offset : offset + items * kind.itemsize]
+            blocks[name] = used.view(kind).reshape(shape)
+        return blocks
 
 
 def _columns(index: TenantIndex) -> dict[str, Column]:
     return {name: value for name, value in vars(index).items() if isinstance(value, Column)}
 
 
-def _ragged(rows: list[tuple[int, ...]]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    flat = np.fromiter((v for row in rows for v in row), np.int32, int(lengths.sum()))
-    return flat, np.concatenate(([0], np.cumsum(lengths)))
+def _groups(index: TenantIndex) -> dict[str, tuple[Array, Array]]:
+    """For each table of rows by a key: keys and rows, row after row."""
+    out: dict[str, tuple[Array, Array]] = {}
+    lineage = index.lineage.view().astype(np.int64)
+    every = np.arange(index.rows, dtype=np.int64)
+    out["versions"] = (lineage, every)
+    namespace = index.namespace.view().astype(np.int64)
+    for name, column in (("by_key", index.key), ("by_frame", index.frame)):
+        codes = column.view().astype(np.int64)
+        known = np.flatnonzero(codes >= 0)
+        out[name] = (Pairs.key(namespace[known], codes[known]), known)
+    kept = np.flatnonzero(~index.erased.view()).tolist()
+    spaces, hashes = namespace.tolist(), index.content_hash.tolist()
+    keys = np.array([Digests.key(spaces[o], hashes[o]) for o in kept], np.int64)
+    out["by_hash"] = (keys, np.array(kept, np.int64))
+    for name, rows in (("tag_groups", index.row_tags), ("entity_groups", index.row_entities)):
+        flat, offsets = rows.arrays()
+        out[name] = (flat.astype(np.int64), np.repeat(every, np.diff(offsets)))
+    return out
 
 
-def _pack(index: TenantIndex) -> tuple[dict[str, Any], list[bytes]]:
-    arrays: dict[str, npt.NDArray[Any]] = {f"c.{n}": c.view() for n, c in _columns(index).items()}
+def _pack(index: TenantIndex) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The view but for its vectors: blocks by name, and what is small enough for the header."""
+    blocks: dict[str, Array] = {f"c.{n}": c.view() for n, c in _columns(index).items()}
+    for name in _NAMES:
+        blob, offsets = encoded(list(getattr(index, name).names))
+        blocks[f"n.{name}"], blocks[f"m.{name}"] = blob, offsets
+        blocks[f"s.{name}"] = Strings.slots_of(blob, offsets)
+    for name in _TEXTS:
+        blocks[f"n.{name}"], blocks[f"m.{name}"] = encoded(getattr(index, name).tolist())
+    framed = index.frame_value.items()
+    blocks["f.rows"] = np.array([row for row, _ in framed], np.int64)
+    blocks["f.blob"], blocks["f.offsets"] = encoded([text for _, text in framed])
     for name in ("row_tags", "row_entities"):
-        arrays[f"r.{name}"], arrays[f"o.{name}"] = _ragged(getattr(index, name))
-    for name, part in index.lexicon.parts().items():
-        arrays[f"l.{name}"] = part
-    edges = index.edges
-    arrays["e.src"] = np.fromiter((e[0] for e in edges), np.uint32, len(edges))
-    arrays["e.dst"] = np.fromiter((e[1] for e in edges), np.uint32, len(edges))
-    arrays["e.weight"] = np.fromiter((e[2] for e in edges), np.float32, len(edges))
-    last = sorted(index._last_of_session.items())
-    arrays["s.last"] = np.array(last, np.int64).reshape(-1, 2)
+        blocks[f"r.{name}"], blocks[f"o.{name}"] = getattr(index, name).arrays()
+    for name, (keys, rows) in _groups(index).items():
+        blocks[f"k.{name}"], blocks[f"a.{name}"], blocks[f"g.{name}"] = grouped(keys, rows)
+    closings, words = index.closings.arrays()
+    blocks |= {f"e.{name}": block for name, block in closings.items()}
+    blocks |= {f"l.{name}": part for name, part in index.lexicon.parts().items()}
+    links = index.links
+    blocks["i.numbers"] = np.array([(s, a, b) for s, a, b, _, _ in links], np.int64).reshape(-1, 3)
+    blocks["i.weight"] = np.array([w for *_, w in links], np.float64)
+    relations = Codes()
+    blocks["i.relation"] = np.array([relations.add(r) for _, _, _, r, _ in links], np.int32)
+    blocks["i.voids"] = np.array(list(index.voids.items()), np.int64).reshape(-1, 2)
     values = {name: getattr(index, name) for name in _VALUES}
-    values |= {
-        "names": {name: getattr(index, name).names for name in _NAMES},
-        "frame_value": list(index.frame_value.items()),
-        "closings": [list(c) for c in index.closing_order],
-        "voids": list(index.voids.items()),
-        "writes_by_agent": index.writes_by_agent,
-        "recorded_at": index.recorded_at,
-        "rows": index.rows,
-        "last_access_time": index.last_access_time,
-    }
-    text = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-    table: dict[str, Any] = {}
-    blocks: list[bytes] = []
-    offset = 0
-    for name, value in {**arrays, "values": np.frombuffer(text, np.uint8)}.items():
-        block = np.ascontiguousarray(value).tobytes()
-        table[name] = [value.dtype.str, list(value.shape), offset, len(block), zlib.crc32(block)]
-        blocks.append(block)
-        offset += len(block)
-    return {"blocks": table}, blocks
+    return blocks, values | {"closing_words": words, "relations": list(relations.names)}
 
 
-def _unpack(index: TenantIndex, header: dict[str, Any], body: memoryview) -> None:
-    def block(name: str) -> npt.NDArray[Any]:
-        dtype, shape, offset, size, crc = header["blocks"][name]
-        data = body[offset : offset + size]
-        if len(data) != size or zlib.crc32(data) != crc:
-            raise ValueError(f"block {name} is damaged")
-        return np.frombuffer(data, np.dtype(dtype)).reshape(shape)
-
-    values = json.loads(bytes(block("values")).decode("utf-8", "surrogatepass"))
+def _unpack(index: TenantIndex, header: dict[str, Any], blocks: dict[str, Array]) -> None:
+    no_slots = np.zeros(0, np.uint32)
     for name, column in _columns(index).items():
-        column.extend(block(f"c.{name}"))
+        column.restore(blocks[f"c.{name}"])
     for name in _NAMES:
         codes: Codes = getattr(index, name)
-        codes.names = values["names"][name]
-        codes.code = dict(zip(codes.names, range(len(codes.names)), strict=True))
-    index.metadata, index.content_hash = values["metadata"], values["content_hash"]
-    index.links = [(s, a, b, r, w) for s, a, b, r, w in values["links"]]
+        codes.restore(Strings(blocks[f"n.{name}"], blocks[f"m.{name}"], blocks[f"s.{name}"]))
+    for name in _TEXTS:
+        texts: Texts = getattr(index, name)
+        texts.restore(Strings(blocks[f"n.{name}"], blocks[f"m.{name}"], no_slots))
+    index.frame_value.restore(blocks["f.rows"], Strings(blocks["f.blob"], blocks["f.offsets"], no_slots))
+    for name in ("row_tags", "row_entities"):
+        getattr(index, name).restore(blocks[f"r.{name}"], blocks[f"o.{name}"])
+    for name in ("versions", "by_key", "by_frame", "by_hash", "tag_groups", "entity_groups"):
+        groups: Groups = getattr(index, name)
+        groups.restore(blocks[f"k.{name}"], blocks[f"a.{name}"], blocks[f"g.{name}"])
+    values = header["values"]
+    names = ("numbers", "blob", "offsets", "keys", "starts", "rows")
+    index.closings.restore({name: blocks[f"e.{name}"] for name in names}, values["closing_words"])
+    relations = values["relations"]
+    index.links = [
+        (s, a, b, relations[r], w)
+        for (s, a, b), r, w in zip(
+            blocks["i.numbers"].tolist(),
+            blocks["i.relation"].tolist(),
+            blocks["i.weight"].tolist(),
+            strict=True,
+        )
+    ]
+    index.voids = {a: b for a, b in blocks["i.voids"].tolist()}
     index.erasures = [(s, n) for s, n in values["erasures"]]
     index.feedback = [(s, p) for s, p in values["feedback"]]
     index.flags = [(s, o, r) for s, o, r in values["flags"]]
-    index.frame_value = {int(o): v for o, v in values["frame_value"]}
-    index.voids = {int(a): int(b) for a, b in values["voids"]}
     index.writes_by_agent = values["writes_by_agent"]
     index.recorded_at, index.rows = values["recorded_at"], values["rows"]
     index.last_access_time = values["last_access_time"]
     index.seq = header["seq"]
-    for fields in values["closings"]:
-        closing = Closing(*fields)
-        index.closings.setdefault(closing.ordinal, []).append(closing)
-        index.closing_order.append(closing)
-    index._last_of_session = dict(block("s.last").tolist())
-    for name in ("row_tags", "row_entities"):
-        flat, offsets = block(f"r.{name}").tolist(), block(f"o.{name}").tolist()
-        setattr(index, name, [tuple(flat[a:b]) for a, b in itertools.pairwise(offsets)])
-    index._tag_rows = _inverted(index.row_tags)
-    index._entity_rows = _inverted(index.row_entities)
     for tag in index.tags.names:
         index.tag_matcher.add(tag)
-    _group(index)
-    parts = {name[2:]: block(name) for name in header["blocks"] if name.startswith("l.")}
+    parts = {name[2:]: block for name, block in blocks.items() if name.startswith("l.")}
     index.lexicon = _core.Lexicon.from_parts(**parts)
-    src, dst, weight = block("e.src"), block("e.dst"), block("e.weight")
-    if len(src):
-        index.graph.add_edges(src, dst, weight)
-    index.edges = list(zip(src.tolist(), dst.tolist(), weight.tolist(), strict=True))
-    if len(index.lexicon) != index.rows or len(index.row_tags) != index.rows:
+    if len(index.edge_src):
+        index.graph.add_edges(index.edge_src.view(), index.edge_dst.view(), index.edge_weight.view())
+    if (
+        not len(index.lexicon)
+        == len(index.row_tags)
+        == len(index.metadata)
+        == len(index.lineage)
+        == index.rows
+    ):
         raise ValueError("its parts are of different lengths")
-
-
-def _inverted(rows: list[tuple[int, ...]]) -> dict[int, array[int]]:
-    out: dict[int, array[int]] = {}
-    for ordinal, codes in enumerate(rows):
-        for code in dict.fromkeys(codes):
-            found = out.get(code)
-            if found is None:
-                found = out[code] = array("q")
-            found.append(ordinal)
-    return out
-
-
-def _group(index: TenantIndex) -> None:
-    """The lookup tables of the write path, from the columns."""
-    for ordinal, lineage in enumerate(index.lineage.view().tolist()):
-        index.versions.setdefault(lineage, []).append(ordinal)
-    namespaces = index.namespace.view().tolist()
-    erased = index.erased.view().tolist()
-    for ordinal, digest in enumerate(index.content_hash):
-        if not erased[ordinal]:
-            index.by_hash.setdefault((namespaces[ordinal], digest), []).append(ordinal)
-    for column, table in ((index.key, index.by_key), (index.frame, index.by_frame)):
-        codes = column.view()
-        for ordinal in np.flatnonzero(codes >= 0).tolist():
-            table.setdefault((namespaces[ordinal], int(codes[ordinal])), []).append(ordinal)

@@ -12,7 +12,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ from twofold.access import Reach
 from twofold.clock import OPEN
 from twofold.entities import entity_key
 from twofold.errors import StoreCorrupt
-from twofold.index.columns import Codes, Column
+from twofold.index.closings import Closing, Closings
+from twofold.index.columns import Codes, Column, Digests, Groups, Pairs, Ragged, Sparse, Texts
 from twofold.index.filters import Filters
 from twofold.index.pushed import PushedGraph, PushedLexicon, Serving
 from twofold.model import TRAIT_ASKS, Changes, Event, Generation, IndexRow, Kind, Vectors
@@ -35,18 +36,6 @@ _WRITES = {Kind.ADD, Kind.UPDATE, Kind.FORGET, Kind.RESTORE, Kind.LINK, Kind.FLA
 
 Mask = npt.NDArray[np.bool_]
 Edge = tuple[int, int, float, int]  # node, node, weight, seq
-
-
-class Closing(NamedTuple):
-    """An event that ended a row's valid time (axis "valid") or transaction time (axis "known")."""
-
-    seq: int
-    ordinal: int
-    axis: str
-    at: int  # valid axis: the end of validity; known axis: when it was recorded
-    by: str | None  # id of the superseding memory
-    kind: str
-    rule: str
 
 
 class VectorPart:
@@ -163,21 +152,17 @@ class TenantIndex:
         self.asks = Column(np.bool_)  # ends with a question mark
         self.previous = Column(np.int64)  # neighbouring row of the same session, -1 at an end
         self.next = Column(np.int64)
-        self.versions: dict[int, list[int]] = {}  # lineage -> ordinals
-        self.by_hash: dict[tuple[int, str], list[int]] = {}
-        self.by_key: dict[tuple[int, int], list[int]] = {}
-        self.by_frame: dict[tuple[int, int], list[int]] = {}
-        self.frame_value: dict[int, str] = {}
-        self.row_tags: list[tuple[int, ...]] = []
-        self.row_entities: list[tuple[int, ...]] = []
-        self.metadata: list[str] = []
-        self.content_hash: list[str] = []
-        self._tag_rows: dict[int, array[int]] = {}
-        self._entity_rows: dict[int, array[int]] = {}
-        self._last_of_session: dict[int, int] = {}
+        self.versions = Groups()  # lineage -> ordinals
+        self.metadata = Texts()
+        self.content_hash = Texts()
+        self.by_hash = Digests(self.namespace, self.content_hash)
+        self.by_key, self.by_frame = Pairs(), Pairs()  # of a namespace and a key or frame
+        self.frame_value = Sparse()
+        self.row_tags, self.row_entities = Ragged(), Ragged()
+        self.tag_groups, self.entity_groups = Groups(), Groups()  # code -> ordinals
+        self.session_last = Column(np.int64)  # by code of a session: its last row
         self.tag_matcher = TagMatcher()
-        self.closings: dict[int, list[Closing]] = {}  # ordinal -> its closing events, voided ones too
-        self.closing_order: list[Closing] = []
+        self.closings = Closings()  # voided ones too
         self.voids: dict[int, int] = {}  # seq of a closing -> seq of the restore
         self.links: list[tuple[int, int, int, str, float]] = []  # seq, lineage, lineage, relation, weight
         self.access_lineage = Column(np.int32)
@@ -199,7 +184,9 @@ class TenantIndex:
             self.lexicon = cast(_core.Lexicon, PushedLexicon(self, serving))
             self.graph = cast(_core.Graph, PushedGraph(self, serving))
         self.edge_seq = Column(np.int64)
-        self.edges: list[tuple[int, int, float]] = []
+        self.edge_src = Column(np.uint32)
+        self.edge_dst = Column(np.uint32)
+        self.edge_weight = Column(np.float32)
         self.generations: list[Generation] = []
         self.vectors: dict[int, VectorPart] = {}
         self._masks: OrderedDict[Any, Mask] = OrderedDict()
@@ -275,13 +262,13 @@ class TenantIndex:
         key = -1 if row.key is None else self.keys.add(row.key)
         self.key.append(key)
         if key >= 0:
-            self.by_key.setdefault((namespace, key), []).append(ordinal)
+            self.by_key.put(namespace, key, ordinal)
         frame = -1
         if row.frame:
             entity, attribute, value = json.loads(row.frame)
             frame = self.frames.add(f"{entity}\x1f{attribute}")
             self.frame_value[ordinal] = value
-            self.by_frame.setdefault((namespace, frame), []).append(ordinal)
+            self.by_frame.put(namespace, frame, ordinal)
         self.frame.append(frame)
         self.speaker.append(-1 if row.speaker is None else self.speakers.add(row.speaker))
         self.agent.append(self.agents.add(row.agent_id))
@@ -304,10 +291,9 @@ class TenantIndex:
         self.metadata.append(row.metadata)
         self.content_hash.append(row.content_hash)
         if not row.erased:
-            self.by_hash.setdefault((namespace, row.content_hash), []).append(ordinal)
-        versions = self.versions.setdefault(lineage, [])
-        self._place_in_session(row, ordinal, namespace, versions)
-        versions.append(ordinal)
+            self.by_hash.put(namespace, row.content_hash, ordinal)
+        self._place_in_session(row, ordinal, namespace, self.versions.get(lineage))
+        self.versions.add(lineage, ordinal)
         tags = tuple(self._add_tag(t, ordinal) for t in row.tags)
         entities = tuple(self._add_entity(e, ordinal) for e in row.entities)
         self.row_tags.append(tags)
@@ -316,7 +302,7 @@ class TenantIndex:
             edges.append((2 * lineage, 2 * entity + 1, 1.0, row.seq))
         self.rows = ordinal + 1
 
-    def _place_in_session(self, row: IndexRow, ordinal: int, namespace: int, versions: list[int]) -> None:
+    def _place_in_session(self, row: IndexRow, ordinal: int, namespace: int, versions: Sequence[int]) -> None:
         if row.session_id is None:
             self.session_name.append(-1)
             self.session.append(-1)
@@ -326,35 +312,35 @@ class TenantIndex:
         self.session_name.append(self.session_names.add(row.session_id))
         session = self.sessions.add(f"{namespace}\x1f{row.session_id}")
         self.session.append(session)
+        if session == len(self.session_last):
+            self.session_last.append(-1)
         if versions and self.session[versions[-1]] == session:
             # A corrected turn stands where the turn it corrects stood.
             old = versions[-1]
             self.previous.append(self.previous[old])
             self.next.append(self.next[old])
-            if self._last_of_session.get(session) == old:
-                self._last_of_session[session] = ordinal
+            if self.session_last[session] == old:
+                self.session_last[session] = ordinal
             return
-        last = self._last_of_session.get(session, -1)
+        last = int(self.session_last[session])
         self.previous.append(last)
         self.next.append(-1)
         if last >= 0:
             self.next[last] = ordinal
-        self._last_of_session[session] = ordinal
+        self.session_last[session] = ordinal
 
     def _add_tag(self, tag: str, ordinal: int) -> int:
         code = self.tags.get(tag)
         if code < 0:
             code = self.tags.add(tag)
             self.tag_matcher.add(tag)
-            self._tag_rows[code] = array("q")
-        self._tag_rows[code].append(ordinal)
+        self.tag_groups.add(code, ordinal)
         return code
 
     def _add_entity(self, name: str, ordinal: int) -> int:
         code = self.entities.add(entity_key(name))
-        rows = self._entity_rows.setdefault(code, array("q"))
-        if not rows or rows[-1] != ordinal:
-            rows.append(ordinal)
+        if self.entity_groups.last(code) != ordinal:
+            self.entity_groups.add(code, ordinal)
         return code
 
     def _add_edges(self, edges: Sequence[Edge]) -> None:
@@ -364,7 +350,9 @@ class TenantIndex:
         self.graph.add_edges(np.array(src, np.uint32), np.array(dst, np.uint32), np.array(weight, np.float32))
         self.edge_seq.extend(seq)
         if self.serving is None:
-            self.edges.extend((a, b, w) for a, b, w, _ in edges)
+            self.edge_src.extend(src)
+            self.edge_dst.extend(dst)
+            self.edge_weight.extend(weight)
 
     def _apply_event(self, event: Event, edges: list[Edge]) -> None:
         kind = event.kind
@@ -409,22 +397,19 @@ class TenantIndex:
                 self.erasures.append((event.seq, self.namespaces.add(name)))
 
     def _apply_access(self, event: Event, data: Mapping[str, Any]) -> None:
-        lineages = [int(self.lineage[o]) for o in data["o"]]
-        times = data["t"]
-        for lineage, time in zip(lineages, times, strict=True):
-            self.access_count[lineage] += 1
-            if time > self.access_last[lineage]:
-                self.access_last[lineage] = time
+        times = np.array(data["t"], np.int64)
+        lineages = self.lineage.view()[np.array(data["o"], np.int64)]
+        np.add.at(self.access_count.view(), lineages, 1)
+        np.maximum.at(self.access_last.view(), lineages, times)
         self.access_lineage.extend(lineages)
         self.access_time.extend(times)
-        self.access_seq.extend([event.seq] * len(times))
-        self.access_recorded.extend([event.at] * len(times))
-        if times:
-            self.last_access_time = max(self.last_access_time, *times)
+        self.access_seq.extend(np.full(len(times), event.seq))
+        self.access_recorded.extend(np.full(len(times), event.at))
+        if len(times):
+            self.last_access_time = max(self.last_access_time, int(times.max()))
 
     def _close(self, closing: Closing) -> None:
-        self.closings.setdefault(closing.ordinal, []).append(closing)
-        self.closing_order.append(closing)
+        self.closings.add(closing)
         self._settle(closing.ordinal)
 
     def _settle(self, ordinal: int) -> None:
@@ -447,13 +432,9 @@ class TenantIndex:
             part.erase(ordinals)
         for ordinal in gone.tolist():
             self.erased[ordinal] = True
-            hashed = (int(self.namespace[ordinal]), self.content_hash[ordinal])
-            rows = self.by_hash.get(hashed)
-            if rows and ordinal in rows:
-                rows.remove(ordinal)
             self.content_hash[ordinal] = ""
             self.metadata[ordinal] = "{}"
-            self.frame_value.pop(ordinal, None)
+            self.frame_value.remove(ordinal)
         # Names that only erased rows used must not be recoverable from the gazetteer or the tag matcher,
         # and edges of erased rows must not rank anything: rebuilding is rare and leaves nothing behind.
         self._masks.clear()
@@ -474,20 +455,23 @@ class TenantIndex:
             part = self.vectors[number] = VectorPart(generation)
         return part
 
+    @property
+    def closing_order(self) -> Sequence[Closing]:
+        """All closings in the order of the log."""
+        return self.closings.in_order()
+
     # -- looking up --------------------------------------------------------------------------------
 
     def tag_rows(self, tag: str) -> npt.NDArray[np.int64]:
         """Ordinals of rows with exactly this tag, ascending."""
-        rows = self._tag_rows.get(self.tags.get(tag))
-        return np.array(rows, np.int64) if rows else np.zeros(0, np.int64)
+        return self.tag_groups.array(self.tags.get(tag))
 
     def entity_rows(self, name: str) -> npt.NDArray[np.int64]:
         """Ordinals of rows about this entity, ascending."""
         return self.entity_rows_of(self.entities.get(entity_key(name)))
 
     def entity_rows_of(self, code: int) -> npt.NDArray[np.int64]:
-        rows = self._entity_rows.get(code)
-        return np.array(rows, np.int64) if rows else np.zeros(0, np.int64)
+        return self.entity_groups.array(code)
 
     def metadata_of(self, ordinal: int) -> dict[str, Any]:
         loaded: dict[str, Any] = json.loads(self.metadata[ordinal])

@@ -24,8 +24,8 @@ class Gazetteer:
 
     def __contains__(self, key: object) -> bool:
         index = self._view.index
-        code = index.entities.code.get(key)  # type: ignore[call-overload]
-        if code is None:
+        code = index.entities.get(key)  # type: ignore[arg-type]
+        if code < 0:
             return False
         rows = index.entity_rows_of(code)
         return bool(self._mask[rows[rows < self._view.rows]].any())
