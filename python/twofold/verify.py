@@ -353,6 +353,7 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
     checks.append(
         {"name": "index file", "ok": True, "detail": vault.cache_state.get(principal.tenant, "none")}
     )
+    checks.append({"name": "graph", "ok": True, "detail": getattr(vault.store, "graph", "in RAM")})
     checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()}, can run {kernels()}"})
     generation = index.current_generation()
     embedder = vault.embedder_of(principal.tenant)

@@ -32,6 +32,7 @@ from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError
 from twofold.index.pushed import stored_name
 from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
+from twofold.stores import postgres_age as age
 from twofold.stores import postgres_feed as feed
 from twofold.stores import postgres_graph as walked
 from twofold.stores import postgres_intervals as intervals
@@ -51,7 +52,8 @@ DEFAULT_SCHEMA: Final = "twofold"
 _VECTOR_CHUNK: Final = 4_096  # ordinals whose vectors are in memory twice while they are read
 _ATTEMPTS: Final = 5  # of a transaction that the server gave up: deadlock, serialisation
 _OURS: Final = (
-    "schema", "readers", "writers", "prepare", "scrub", "mode", "allow_bypass", "notify", "statement_timeout",
+    "schema", "readers", "writers", "prepare", "scrub", "mode", "graph", "allow_bypass", "notify",
+    "statement_timeout",
 )  # fmt: skip
 
 # A server that is cut off is noticed within half a minute, not after the two hours of the system's default.
@@ -169,6 +171,8 @@ class PostgresStore:
         self._full_scrub = _choice(own, "scrub", ("vacuum", "full")) == "full"
         self._prepare = 5 if _choice(own, "prepare", ("1", "0")) == "1" else None
         self.pushdown = _choice(own, "mode", ("local", "pushdown")) == "pushdown"
+        mirrored = _choice(own, "graph", ("sql", "age")) == "age"
+        self._mirror = age.graph_of(self._schema) if mirrored else None
         self._allow_bypass = _choice(own, "allow_bypass", ("0", "1")) == "1"
         self._notify = _choice(own, "notify", ("0", "1")) == "1"
         seconds = own.get("statement_timeout", "300")
@@ -314,11 +318,32 @@ class PostgresStore:
     ) -> list[walked.Step]:
         """What is within `hops` steps of the entities named: see `twofold.index.pushed.Serving`."""
         self._fill(tenant)
+        if self._mirror is not None:
+            graph = self._mirror
+
+            def step(db: Connection) -> list[walked.Step]:
+                db.execute(age.ON)
+                return age.walk(
+                    lambda sql, args: db.execute(sql, args).fetchall(),
+                    *(graph, tenant, seeds, hops, mask, seq, limit),
+                )
+
+            return self._in_snapshot("walk relations", tenant, step)
         arguments = walked.walk_arguments(tenant, seeds, mask, seq, limit)
         _, found = self._ask(
             "walk relations", tenant, (walked.ON_INDEXES, ()), (walked.walking(hops), arguments)
         )
         return found
+
+    @property
+    def graph(self) -> str:
+        """Where relations are walked."""
+        mirrored = "" if self._mirror is None else f", mirrored by Apache AGE as the graph {self._mirror}"
+        if not self.pushdown:
+            return f"in RAM; stored in the table edge{mirrored}"
+        if self._mirror is not None:
+            return f"by Apache AGE, in the graph {self._mirror}"
+        return "by SQL, in the table edge"
 
     def create_vector_index(self, dimension: int, kind: str = "hnsw") -> None:
         """Build an approximate index over the vectors of a dimension: "hnsw", "diskann" or "scann"."""
@@ -365,8 +390,11 @@ class PostgresStore:
                 db.add_notice_handler(hear)
                 try:
                     searched = db.execute(TABLES, (self._schema,)).fetchall()
-                    for table in (*_ERASABLE, *(name for (name,) in searched)):
-                        db.execute(self._q(f"{command} @{table}"))
+                    tables = [f"@{table}" for table in (*_ERASABLE, *(name for (name,) in searched))]
+                    if "@vertex" in tables:
+                        tables += age.tables(age.graph_of(self._schema))
+                    for table in tables:
+                        db.execute(self._q(f"{command} {table}"))
                 finally:
                     db.remove_notice_handler(hear)
 
@@ -395,7 +423,10 @@ class PostgresStore:
         from twofold.stores.postgres_check import problems
 
         def look(db: Connection) -> list[str]:
-            return problems(lambda sql, *args: self._now(db, sql, (tenant, *args)))
+            mirror = (
+                age.graph_of(self._schema) if ("vertex",) in db.execute(TABLES, (self._schema,)) else None
+            )
+            return problems(lambda sql, *args: self._now(db, sql, (tenant, *args)), mirror)
 
         return self._in_snapshot("check the tables", tenant, look)
 
@@ -569,6 +600,8 @@ class PostgresStore:
             if self.pushdown:
                 pushed.prepare(db, self._schema, self._q, wait)
                 worded.prepare(db, self._schema, self._q, wait)
+            if self._mirror is not None:
+                age.prepare(db, self._schema, self._q, wait)
         finally:
             db.close()
 
@@ -814,7 +847,7 @@ class _Writing:
             tables = db.execute(TABLES, (store._schema,), binary=True)
             reach = db.execute(store._q(walked.DERIVED), (tenant,), binary=True)
             found = head.fetchall()
-            self._derived = Derived(tenant, tables.fetchall(), reach.fetchall())
+            self._derived = Derived(tenant, store._schema, tables.fetchall(), reach.fetchall())
             self._generations = {record[0]: Generation(*record) for record in generations.fetchall()}
         self.head = Head._make(found[0]) if found else Head()
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from twofold.clock import OPEN
 from twofold.model import Head, Kind
+from twofold.stores import postgres_age as age
 from twofold.stores import postgres_graph as graph
 from twofold.stores import postgres_intervals as intervals
 from twofold.stores import postgres_text as text
@@ -16,15 +17,15 @@ Ask = Callable[..., list[Any]]  # statement (its first %s is the tenant) and arg
 _LIMIT: Final = 20
 
 
-def problems(ask: Ask) -> list[str]:
-    """Everything that is wrong with a tenant's tables; empty when they agree."""
+def problems(ask: Ask, mirror: str | None = None) -> list[str]:
+    """Everything that is wrong with a tenant's tables; empty when they agree. mirror: name of AGE's graph of them."""
     found: list[str] = []
     head = _log(ask, found)
     _rows(ask, head, found)
     _vectors(ask, found)
     _erased(ask, found)
     _intervals(ask, found)
-    _derived(ask, head, found)
+    _derived(ask, head, mirror, found)
     return found
 
 
@@ -142,7 +143,7 @@ def _intervals(ask: Ask, found: list[str]) -> None:
         )
 
 
-def _derived(ask: Ask, head: Head, found: list[str]) -> None:
+def _derived(ask: Ask, head: Head, mirror: str | None, found: list[str]) -> None:
     """Derive edges and posting lists again and compare. What does not reach the head is made anew anyhow."""
     reach = dict(ask(graph.DERIVED))
     if reach.get(graph.NAME) == head.seq:
@@ -150,6 +151,12 @@ def _derived(ask: Ask, head: Head, found: list[str]) -> None:
         for edge in sorted(set(expected) ^ set(stored))[:_LIMIT]:
             state = "missing" if edge in set(expected) else "not in the log"
             found.append(f"the edge of memory {edge.memory} that event {edge.seq} says is {state}")
+    if mirror is not None and reach.get(age.NAME) == head.seq:
+        ((missing, extra),) = ask(age.differences(mirror))
+        if missing or extra:
+            found.append(
+                f"the graph {mirror} lacks {missing} edges of the log, and has {extra} that are not in it"
+            )
     if reach.get(text.NAME) == head.seq:
         words = text.blocks(ask(text.LEXEMES, 0, head.rows))
         lists = {(term, block): data for term, block, data in ask(text.ALL)}

@@ -1,4 +1,4 @@
-"""Keeping a tenant's derived tables in step with its log: edges always, posting lists once a process searches words.
+"""Keeping a tenant's derived tables in step with its log: edges always, the rest once a process asks for it.
 
 The table `derived` says up to which seq each goes. Whoever writes next, under the tenant's lock, makes anew what
 does not reach the head (a schema of an older version, a table that was just made), and then every transaction
@@ -11,23 +11,35 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from twofold.model import Batch, Head
+from twofold.stores import postgres_age as age
 from twofold.stores import postgres_graph as graph
 from twofold.stores import postgres_text as text
 
 Run = Callable[[str, Sequence[Any]], Any]  # statement and arguments -> cursor
 
 TABLES: Final = """SELECT tablename FROM pg_tables WHERE schemaname = %s
-    AND tablename IN ('embedding', 'posting')"""
+    AND tablename IN ('embedding', 'posting', 'vertex')"""
 _CHUNK: Final = 8 * text.BLOCK  # rows whose postings are made at a time: whole blocks
 
 
 class Derived:
     """What is derived for one tenant, inside a transaction that holds its lock."""
 
-    def __init__(self, tenant: str, tables: Sequence[tuple[str]], reach: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        tenant: str,
+        schema: str,
+        tables: Sequence[tuple[str]],
+        reach: Sequence[tuple[str, int]],
+    ) -> None:
         there = {name for (name,) in tables}
         self.vectors = "embedding" in there
-        self._names = (graph.NAME, text.NAME) if text.NAME in there else (graph.NAME,)
+        self._mirror = age.graph_of(schema) if "vertex" in there else None
+        self._names = [graph.NAME]
+        if text.NAME in there:
+            self._names.append(text.NAME)
+        if self._mirror is not None:
+            self._names.append(age.NAME)
         self._reach = dict(reach)
         self._tenant = tenant
 
@@ -38,8 +50,11 @@ class Derived:
                 continue
             if name == graph.NAME:
                 self._all_edges(run)
-            else:
+            elif name == text.NAME:
                 self._all_postings(run, head.rows)
+            elif self._mirror is not None:
+                for sql, args in age.anew(self._mirror, self._tenant):
+                    run(sql, args)
             self._note(run, name, head.seq)
 
     def write(self, run: Run, head: Head, batch: Batch, after: Head) -> list[tuple[str, Sequence[Any]]]:
@@ -67,6 +82,10 @@ class Derived:
             made = text.blocks((row.ordinal, row.lexemes) for row in batch.rows if row.ordinal not in gone)
             if made:
                 out.append((text.PUT, text.putting(self._tenant, made)))
+        if self._mirror is not None and (gone or batch.erase_events):
+            out += age.anew(self._mirror, self._tenant)
+        elif self._mirror is not None and edges:
+            out += age.following(self._mirror, self._tenant, head.seq)
         if after.seq != head.seq:
             for name in self._names:
                 out.append((graph.PUT_DERIVED, (self._tenant, name, after.seq)))
@@ -79,6 +98,7 @@ class Derived:
 
     def _all_edges(self, run: Run) -> None:
         run(graph.DROP_ALL, (self._tenant,))
+        self._reach.pop(age.NAME, None)
         edges = graph.everything(lambda sql, *args: run(sql, (self._tenant, *args)).fetchall())
         for at in range(0, len(edges), _CHUNK):
             run(graph.PUT, graph.putting(self._tenant, edges[at : at + _CHUNK]))

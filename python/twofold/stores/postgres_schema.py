@@ -23,7 +23,7 @@ _FIRST_TABLES: Final = ("head", "event", "memory", "vector", "generation", "rece
 TENANT_TABLES: Final = (*_FIRST_TABLES, "edge", "derived")
 
 # In a sub-select, so that it is evaluated once per statement and not once per row.
-_TENANT: Final = (
+TENANT: Final = (
     f"(SELECT CASE WHEN left(current_setting('{SETTING}', true), {len(MARK)}) = '{MARK}' "
     f"THEN substr(current_setting('{SETTING}', true), {len(MARK) + 1}) END)"
 )
@@ -34,7 +34,7 @@ def secured(table: str) -> tuple[str, ...]:
     return (
         f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
         f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY",
-        f"CREATE POLICY tenant_only ON {table} USING (tenant = {_TENANT}) WITH CHECK (tenant = {_TENANT})",
+        f"CREATE POLICY tenant_only ON {table} USING (tenant = {TENANT}) WITH CHECK (tenant = {TENANT})",
     )
 
 

@@ -137,7 +137,7 @@ def index_ddl(dimension: int, kind: str) -> list[str]:
     return [column, create]
 
 
-def prepare(db: Any, schema: str, qualified: Callable[[str], str]) -> None:
+def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "0") -> None:
     """Make the searched table, one process at a time. StoreError without the extension."""
     if db.execute(THERE, (schema,)).fetchall():
         return
@@ -151,6 +151,7 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str]) -> None:
             ) from error
     db.execute("BEGIN")
     try:
+        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
         db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
         if not db.execute(THERE, (schema,)).fetchall():
             for statement in (
