@@ -18,7 +18,7 @@ psycopg: Any = pytest.importorskip("psycopg")
 from tests.stores import pg
 from tests.stores.test_postgres_memory import random_items, random_query, told
 
-from twofold import AgentMemory, errors
+from twofold import AgentMemory, ManualClock, errors
 from twofold.model import Generation
 from twofold.retrieve import pushdown
 from twofold.stores import open_store, postgres_schema, postgres_vectors
@@ -220,3 +220,93 @@ def test_rows_recorded_later_are_not_proposed(pushed: Any, monkeypatch: pytest.M
         part = pushdown.candidates(pushed, TENANT, generation, np.ones(60, bool), sample_vectors("x")[0], 5)
         assert part.ordinals.view().max() < 60
         assert len(np.unique(part.ordinals.view())) >= 5
+
+
+# The whole of a recall
+
+SHARES = {"tag01": 100, "tag10": 10, "tag50": 2}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """3,000 memories, of which 1 %, 10 % and 50 % bear a tag."""
+    folder = tmp_path_factory.mktemp("whole")
+    source = random.Random(9)
+    items = random_items(source, 3_000)
+    for i, item in enumerate(items):
+        item |= {"key": None, "namespace": "default", "session_id": f"s{i // 15}"}
+        item["tags"] = [tag for tag, every in SHARES.items() if i % every == 0]
+        item["entities"] = source.sample(["Ann", "Bob", "Atlas", "billing"], source.randrange(3))
+    address = pg.address(folder, mode="pushdown")
+    clock = ManualClock("2026-12-31T00:00:00Z")
+    with AgentMemory(address, embedder="hashing:64", auto_supersede=False, clock=clock) as mem:
+        mem.add_many(items)
+        mem.recall("Ann", promote=False)
+    store = open_store(address)
+    store.create_vector_index(64)
+    store.close()
+    return folder
+
+
+def questions(count: int) -> list[str]:
+    source = random.Random(10)
+    return [random_query(source)[0] + f" {source.randrange(400)}" for _ in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "exact"])
+def test_a_whole_recall_finds_what_an_exact_one_finds(
+    filled: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words, tags, relations and vectors together, all rows and filtered: 0.99 of the top ten, no short list."""
+    monkeypatch.setattr(pushdown, "NAMED", 0 if kind == "hnsw" else 10**9)
+    clock = ManualClock("2027-01-01T00:00:00Z")
+    with (
+        AgentMemory(pg.address(filled), embedder="hashing:64", clock=clock) as local,
+        AgentMemory(pg.address(filled, mode="pushdown"), embedder="hashing:64", clock=clock) as away,
+    ):
+        for tag in (None, *SHARES):
+            filters = None if tag is None else {"tags": [tag]}
+            found = wanted = 0
+            for text in questions(25):
+                one, other = (mem.recall(text, k=10, promote=False, filters=filters) for mem in (local, away))
+                assert len(other) == len(one) == 10, "a short list"
+                if kind == "exact":
+                    assert [(h.memory.id, h.score) for h in one] == [(h.memory.id, h.score) for h in other]
+                wanted += 10
+                found += len({h.memory.id for h in one} & {h.memory.id for h in other})
+            assert found >= 0.99 * wanted, (kind, tag, found, wanted)
+
+
+@pytest.mark.parametrize("named", [0, 10**9])
+def test_no_table_is_read_as_a_whole(filled: Path, named: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's own counters: what 20 recalls read is read by indexes, the exact scan of vectors included."""
+    monkeypatch.setattr(pushdown, "NAMED", named)
+    address = pg.address(filled, mode="pushdown")
+    with psycopg.connect(pg.shared().dsn("postgres", "twofold"), autocommit=True) as db:
+        db.execute("ANALYZE")
+        schema = address.partition("schema=")[2].partition("&")[0]
+
+        def read(texts: list[str]) -> tuple[dict[str, int], int]:
+            before = counters(db, schema)
+            with AgentMemory(address, embedder="hashing:64") as mem:
+                for at, text in enumerate(texts):
+                    filters = {"tags": [["tag01", "tag50"][at % 2]]} if at % 3 else None
+                    assert len(mem.recall(text, promote=False, k=5, filters=filters)) == 5
+            time.sleep(0.2)  # sessions tell what they counted when they end
+            after = counters(db, schema)
+            return {name: after[name][0] - before[name][0] for name in after}, sum(
+                after[name][1] - before[name][1] for name in after
+            )
+
+        once, _ = read(questions(1))
+        often, by_index = read(questions(21))
+        assert often == once, "what opening reads is read once, and recalls read no table as a whole"
+        assert by_index > 20
+
+
+def counters(db: Any, schema: str) -> dict[str, tuple[int, int]]:
+    """Sequential and index scans of each table so far."""
+    found = db.execute(
+        "SELECT relname, seq_scan, idx_scan FROM pg_stat_user_tables WHERE schemaname = %s", (schema,)
+    ).fetchall()
+    return {name: (whole, indexed or 0) for name, whole, indexed in found}

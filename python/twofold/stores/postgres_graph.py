@@ -149,7 +149,7 @@ def everything(ask: Callable[..., list[Any]]) -> list[Edge]:
 
 Step = tuple[int, int | None, str | None]  # steps from the seeds, memory or entity
 
-ON_INDEXES: Final = """SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+ON_INDEXES: Final = """SELECT set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true)"""
 _READ: Final = "FROM @edge AS e WHERE e.tenant = %(tenant)s AND e.seq <= %(seq)s AND"
 # What was recorded later than the mask was made is outside of it.
