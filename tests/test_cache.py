@@ -103,7 +103,11 @@ def test_what_came_after_the_file_is_fed(place: Path, clock: Any, monkeypatch: p
         assert mem.add("A zebra crossed the street").id == new.id
 
 
-def test_any_damaged_byte_is_noticed(place: Path, clock: Any) -> None:
+@pytest.mark.parametrize("at_once", [0, 1 << 28])
+def test_any_damaged_byte_is_noticed(
+    place: Path, clock: Any, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "AT_ONCE", at_once)
     with opened(place, clock) as mem:
         expected = answers(mem)
     file = the_file(place)
@@ -136,7 +140,10 @@ def test_every_block_is_checked(place: Path, clock: Any) -> None:
             assert state(mem).startswith("rebuilt:"), name
 
 
-def test_damaged_row_is_taken_from_the_store_when_it_is_scored(place: Path, clock: Any) -> None:
+def test_damaged_row_is_taken_from_the_store_when_it_is_scored(
+    place: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "AT_ONCE", 0)
     with opened(place, clock) as mem:
         expected = answers(mem)
     file = the_file(place)
@@ -154,7 +161,14 @@ def test_damaged_row_is_taken_from_the_store_when_it_is_scored(place: Path, cloc
         assert mem.health()["healthy"]
 
 
-def test_rows_wait_in_the_file(place: Path, clock: Any) -> None:
+def test_rows_of_a_large_store_wait_in_the_file(
+    place: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(place, clock) as mem:
+        assert mem.recall(QUESTIONS[0])
+        index = mem._vault.index("default")
+        assert index.vectors[index.current_generation().number].index.rows_in_file == 0
+    monkeypatch.setattr(cache, "AT_ONCE", 0)
     with opened(place, clock) as mem:
         index = mem._vault.index("default")
         part = index.vectors[index.current_generation().number]

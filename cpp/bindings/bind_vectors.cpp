@@ -234,12 +234,14 @@ void bind_vectors(py::module_& m) {
         .def(
             "restore",
             [](VectorIndex& self, int file, std::int64_t rows, std::uint64_t codes_at, const Sums& code_sums,
-               std::uint64_t rows_at, const Sums& row_sums, const Mask& alive, bool resident) {
+               std::uint64_t rows_at, const Sums& row_sums, const Mask& alive, bool resident,
+               bool at_once) {
                 expect(code_sums.ndim() == 1 && row_sums.ndim() == 1 && alive.ndim() == 1,
                        "checksums and flags must have one axis");
                 const twofold::Stored stored{
                     file,
                     natural(rows, "rows must not be negative"),
+                    at_once,
                     resident,
                     codes_at,
                     view(code_sums),
@@ -251,11 +253,11 @@ void bind_vectors(py::module_& m) {
             },
             py::arg("file"), py::arg("rows"), py::kw_only(), py::arg("codes_at"),
             py::arg("code_sums").noconvert(), py::arg("rows_at"), py::arg("row_sums").noconvert(),
-            py::arg("alive").noconvert(), py::arg("resident") = true,
+            py::arg("alive").noconvert(), py::arg("resident") = true, py::arg("at_once") = false,
             "Takes an empty index from an open file (a descriptor, copied): codes at once, float rows when they "
             "are "
-            "scored, each checked when it is read. resident=False reads them again each time. _core.Damaged, a "
-            "ValueError, then or in a later search.")
+            "scored, each checked when it is read. resident=False reads them again each time, at_once=True reads all "
+            "of them now. _core.Damaged, a ValueError, now or in a later search.")
         .def(
             "refill",
             [](VectorIndex& self, const Floats& rows) {

@@ -348,8 +348,10 @@ void VectorIndex::restore(const Stored& stored) {
         stored.row_sums.size() != stored.rows || stored.code_sums.size() != units) {
         throw std::invalid_argument("flags or checksums do not fit the rows");
     }
-    backing_ = std::make_unique<Backing>(stored.file, stored.resident, stored.rows, stored.rows_at,
-                                         stored.row_sums);
+    if (!stored.at_once) {
+        backing_ = std::make_unique<Backing>(stored.file, stored.resident, stored.rows, stored.rows_at,
+                                             stored.row_sums);
+    }
     reserve(stored.rows);
     for (std::size_t u = 0; u < units; ++u) {
         const std::size_t first = u * kFirstSegmentRows;
@@ -367,8 +369,24 @@ void VectorIndex::restore(const Stored& stored) {
             const auto lane = static_cast<std::uint16_t>(unsigned{stored.alive[first + i]} << (i % kBlockRows));
             segment.alive[local + i / kBlockRows] |= lane;
         }
+        if (stored.at_once) read_rows(stored, first, std::min(kFirstSegmentRows, stored.rows - first));
     }
     size_ = stored.rows;
+}
+
+void VectorIndex::read_rows(const Stored& stored, std::size_t first, std::size_t count) {
+    const std::size_t bytes = dim_ * sizeof(float);
+    std::vector<std::uint8_t> buffer(count * bytes);
+    read_fully(stored.file, stored.rows_at + first * bytes, buffer);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::span<const std::uint8_t> source(buffer.data() + i * bytes, bytes);
+        if (checksum(source) != stored.row_sums[first + i]) {
+            throw Damaged("row " + std::to_string(first + i) + " is damaged");
+        }
+        float* out = place_of(first + i);
+        std::memcpy(out, source.data(), bytes);
+        std::fill(out + dim_, out + width_, 0.0F);
+    }
 }
 
 void VectorIndex::refill(std::span<const float> rows) {

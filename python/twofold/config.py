@@ -24,9 +24,10 @@ class Config:
     ("warn": counted in stats; "archive": `maintain` archives the weakest). l2_similarity_threshold: least
     cosine of a vector candidate, None for off. entities: "rules", or "spacy:PIPELINE" for the names that a
     trained pipeline finds in what is added, besides those of the rules. *_target_ms: misses are counted in
-    `stats()`. replica: address of a server that recalls may read from while it is at most max_lag events behind
-    (-1: however many). follow: "poll" or "listen" keeps the view in RAM in step from a thread, at least every
-    follow_interval seconds.
+    `stats()`. vectors_in_ram: "codes" keeps a byte per dimension of every vector in RAM and reads the float32
+    values of those to be scored from the view's file; answers are the same. replica: address of a server that
+    recalls may read from while it is at most max_lag events behind (-1: however many). follow: "poll" or "listen"
+    keeps the view in RAM in step from a thread, at least every follow_interval seconds.
     """
 
     embedder: str | None = "auto"
@@ -47,6 +48,7 @@ class Config:
     busy_timeout: float = 30.0
     synchronous: str = "normal"
     embed_threads: int = 1
+    vectors_in_ram: str = "rows"
     replica: str | None = None
     max_lag: int = 0
     follow: str = "off"
@@ -108,6 +110,7 @@ class Config:
             "max_memories_policy": ("warn", "archive"),
             "decay": ("default", "published", "off"),
             "synchronous": ("normal", "full"),
+            "vectors_in_ram": ("rows", "codes"),
             "follow": ("off", "poll", "listen"),
         }
         for name, allowed in choices.items():

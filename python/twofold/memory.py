@@ -139,6 +139,7 @@ class AgentMemory:
             **options,
         )
         self._vault.auto_supersede = self.config.auto_supersede
+        self._vault.vectors_in_ram = self.config.vectors_in_ram
         self._vault.finder = finder
         replica, lag = self.config.replica, self.config.max_lag
         if replica is not None:

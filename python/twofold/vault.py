@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 ACCESS_BUFFER = 256
 CACHE_ROWS = 1000
+LOADED_ROWS = 65_536
+HELD_ROWS = 8192  # float32 rows in RAM, under a memory ceiling, before they are moved to the view's file
 INDEX_RULES = f"{__version__} {text.RULES} {entities.RULES}"
 
 
@@ -116,6 +118,7 @@ class Vault:
         self._accesses: dict[str, list[tuple[int, int]]] = {}
         self.vectors_in_ram = "rows"  # or "codes": float32 rows are read from the view's file each time
         self.cache_state: dict[str, str] = {}
+        self._most_held: dict[str, int] = {}  # where the file could not be written: when to try again
         self._cached_rows: dict[str, int] = {}
 
     def tenants(self) -> list[str]:
@@ -236,28 +239,57 @@ class Vault:
         self._cached_rows[tenant] = index.rows
         return index
 
-    def _take_vectors(self, index: TenantIndex, saved: cache.Saved) -> bool:
+    def _take_vectors(self, index: TenantIndex, saved: cache.Saved) -> None:
         """The vectors of the generation in force from a view's file; from the store if the file has others."""
         generation = index.current_generation()
         if generation is None:
-            return False
+            return
+        resident = self.vectors_in_ram == "rows"
+        repair = self._repair_of(index.tenant)
+        if not saved.load_vectors(index, generation.number, resident=resident, repair=repair):
+            self.load_generation(index, generation.number)
+
+    def _repair_of(self, tenant: str) -> cache.Repair:
+        """What gives the vectors of a file that turns out to be damaged after it was opened."""
 
         def repair(number: int, count: int) -> npt.NDArray[np.float32]:
-            found = self.store.vectors(index.tenant, number).data[:count]
+            found = self.store.vectors(tenant, number).data[:count]
             if len(found) != count:
                 raise StoreCorrupt(
                     f"the store has {len(found)} vectors of generation {number} where its index file had "
                     f"{count}; run `twofold doctor`"
                 )
-            self.drop_cache(index.tenant)
-            self.cache_state[index.tenant] = "vectors read from the store: those in the file are damaged"
+            self.drop_cache(tenant)
+            self.cache_state[tenant] = "vectors read from the store: those in the file are damaged"
             return found
 
-        resident = self.vectors_in_ram == "rows"
-        if saved.load_vectors(index, generation.number, resident=resident, repair=repair):
-            return True
-        self.load_generation(index, generation.number)
-        return False
+        return repair
+
+    def _let_go(self, index: TenantIndex) -> None:
+        """Under a memory ceiling: put the float32 rows that gathered in RAM into the view's file.
+
+        What the file has is read from there. A full rewrite, so only when there are many: an eighth of all.
+        """
+        path = None if self.vectors_in_ram == "rows" else self.cache_file(index.tenant)
+        if path is None or self.pushdown:
+            return
+        with index.lock:
+            generation = index.current_generation()
+            part = None if generation is None else index.vectors.get(generation.number)
+            if part is None:
+                return
+            held = len(part.index) - part.index.rows_in_file
+            if held < max(self._most_held.get(index.tenant, HELD_ROWS), len(part.index) // 8):
+                return
+            try:
+                if self._write_cache(index, path):
+                    with cache.Saved(path) as saved:
+                        saved.let_go(part, self._repair_of(index.tenant))
+                    self._most_held.pop(index.tenant, None)
+                    return
+            except (cache.Stale, OSError) as error:
+                self.cache_state[index.tenant] = f"not written: {error}"
+            self._most_held[index.tenant] = 2 * held  # not again at the very next commit
 
     def save_cache(self, tenant: str) -> None:
         """Write the tenant's view for the next process. Failing to is reported in `cache_state`, no error."""
@@ -265,19 +297,22 @@ class Vault:
         if path is None:
             return
         index = self.index(tenant)
-        try:
-            with index.lock:
-                head = self.store.events(tenant, index.seq - 1, 1)
-                if not head:
-                    return
-                cache.save(index, path, head[0].hash, INDEX_RULES)
-        except OSError as error:
-            self.cache_state[tenant] = f"not written: {error}"
-            return
-        self._cached_rows[tenant] = index.rows
-        if len(self.index(tenant).erasures) != len(index.erasures):
+        if self._write_cache(index, path) and len(self.index(tenant).erasures) != len(index.erasures):
             # Another process erased while this file was being written: it must not keep what is gone.
             self.drop_cache(tenant)
+
+    def _write_cache(self, index: TenantIndex, path: Path) -> bool:
+        try:
+            with index.lock:
+                head = self.store.events(index.tenant, index.seq - 1, 1)
+                if not head:
+                    return False
+                cache.save(index, path, head[0].hash, INDEX_RULES)
+        except OSError as error:
+            self.cache_state[index.tenant] = f"not written: {error}"
+            return False
+        self._cached_rows[index.tenant] = index.rows
+        return True
 
     def drop_cache(self, tenant: str) -> None:
         """Remove the cache file: after an erasure it would keep what must be gone."""
@@ -309,11 +344,15 @@ class Vault:
         """Bring all vectors of a generation into the view (the current one is kept up by itself)."""
         with index.lock:
             index.vectors.pop(number, None)
-            index.add_vectors((store or self.reading).vectors(index.tenant, number, 0, index.rows))
+            # Some at a time: read whole, they would be in RAM twice.
+            for first in range(0, max(index.rows, 1), LOADED_ROWS):
+                stop = min(first + LOADED_ROWS, index.rows)
+                index.add_vectors((store or self.reading).vectors(index.tenant, number, first, stop))
 
     def _rebuilt(self, index: TenantIndex, store: Reading) -> TenantIndex:
         """After an erasure the view is made anew from the rows, so that nothing erased stays in RAM."""
         if not index.needs_rebuild:
+            self._let_go(index)
             return index
         return self._anew(index.tenant, store.changes(index.tenant, 0), store)
 
@@ -321,6 +360,7 @@ class Vault:
         fresh = self._empty(tenant)
         self._feed(fresh, changes, store)
         fresh.needs_rebuild = False
+        self._let_go(fresh)
         with self._lock:
             self._indexes[tenant] = fresh
         return fresh
@@ -415,6 +455,7 @@ class Vault:
                 index.apply(changes)
                 for vectors in () if self.pushdown else batch.vectors:
                     index.add_vectors(vectors)
+                self._let_go(index)
                 return
         self.index(index.tenant)
 

@@ -42,11 +42,12 @@ class Damaged : public std::runtime_error {
 };
 
 /// Where an index lies in a file. The codes are those of copy_codes() one after the other, `code_sums` the
-/// checksum of each; rows are dim() floats, `row_sums` the checksum of each. `resident`: rows stay in RAM once
-/// they were read; otherwise they are read whenever they are scored.
+/// checksum of each; rows are dim() floats, `row_sums` the checksum of each. `at_once`: rows are read like the
+/// codes. Otherwise a row is read when it is scored; `resident`: then it stays in RAM.
 struct Stored {
     int file;
     std::size_t rows;
+    bool at_once;
     bool resident;
     std::uint64_t codes_at;
     std::span<const std::uint64_t> code_sums;
@@ -96,8 +97,8 @@ class VectorIndex {
     /// Overwrites rows and codes with zeros; they are never returned again. Ordinals of other rows stay.
     void erase(std::span<const std::int64_t> ordinals);
 
-    /// Takes an empty index from a file: codes at once, rows when they are scored, each checked when it is read.
-    /// The descriptor is copied. Throws Damaged, then and in whatever reads a row later.
+    /// Takes an empty index from a file, each row checked when it is read. The descriptor is copied. Throws
+    /// Damaged: here, and then the index is of no use, or in whatever reads a row later.
     void restore(const Stored& stored);
 
     /// Puts right rows in place of those of a damaged file, all of them, and lets go of the file.
@@ -134,6 +135,7 @@ class VectorIndex {
     [[nodiscard]] const float* row_at(std::size_t row, Scratch& scratch) const;
     [[nodiscard]] bool is_alive(std::size_t row) const;
     [[nodiscard]] bool all_present() const;
+    void read_rows(const Stored& stored, std::size_t first, std::size_t count);
     void reserve(std::size_t rows);
     void check_ordinals(std::span<const std::int64_t> ordinals) const;
     void check_kept() const;

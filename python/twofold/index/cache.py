@@ -30,6 +30,8 @@ MAGIC: Final = b"TWOFOLD INDEX 2\n"
 TEMPORARY: Final = ".index-"  # begins the names of files that are being written
 _START: Final = len(MAGIC) + 16
 _LINE: Final = 64
+AT_ONCE = 1 << 28
+"""Bytes of float32 rows up to which all are read when the file is opened, which is cheaper in all than one by one."""
 _UNIT: Final = 256  # vectors whose codes share a checksum
 _CHUNK: Final = 4096  # rows copied at a time
 _NAMES: Final = (
@@ -48,6 +50,8 @@ _VALUES: Final = (
 )
 
 Array = npt.NDArray[Any]
+Repair = Callable[[int, int], Rows]
+"""(generation, count) -> the first `count` float32 rows of a generation, from the store."""
 
 
 class Stale(Exception):
@@ -212,13 +216,11 @@ class Saved:
         index.head_hash = self.hash
         return index
 
-    def load_vectors(
-        self, index: TenantIndex, generation: int, *, resident: bool, repair: Callable[[int, int], Rows]
-    ) -> bool:
+    def load_vectors(self, index: TenantIndex, generation: int, *, resident: bool, repair: Repair) -> bool:
         """Bring the vectors into what `view` gave, if they are of this generation.
 
-        resident: float32 rows stay in RAM once they were read; codes always do. repair(generation, count): the
-        first `count` rows from the store, for when one in the file turns out to be damaged.
+        resident: float32 rows stay in RAM once they were read; codes always do. repair: for when a row in the
+        file turns out to be damaged.
         """
         about = self._header["vectors"]
         if about is None or about["generation"] != generation:
@@ -226,28 +228,57 @@ class Saved:
         part = index.part(generation)
         if part.index.dim != about["dimension"]:
             raise Stale("its vectors are of another dimension")
-        count, blocks = int(about["count"]), self._blocks
-        codes_at = self._body + self._header["size"]
+        blocks = self._blocks
         try:
             for name in _PART:
                 getattr(part, name).restore(blocks[f"v.{name}"])
             part._codes.restore(blocks["v.codes"])
             part.one_per_row = bool(about["one_per_row"])
-            vectors = StoredVectors(part.index.dim, lambda: repair(generation, count))
-            vectors.restore(
-                self._file.fileno(),
-                count,
-                codes_at=codes_at,
-                code_sums=blocks["v.code_sums"],
-                rows_at=codes_at + _code_bytes(part.index.dim, count),
-                row_sums=blocks["v.row_sums"],
-                alive=blocks["v.alive"],
-                resident=resident,
-            )
+            part.index = self._vectors(blocks, resident, repair)
         except (KeyError, ValueError, TypeError) as error:
             raise Stale(f"its content does not fit together: {error!r}") from None
-        part.index = vectors
         return True
+
+    def let_go(self, part: VectorPart, repair: Repair) -> None:
+        """Let a part whose vectors are all in the file keep their codes in RAM only. Stale if it has others."""
+        about = self._header["vectors"]
+        if about is None or (about["generation"], about["count"]) != (
+            part.generation.number,
+            len(part.ordinals),
+        ):
+            raise Stale("its vectors are others")
+        names = ("v.code_sums", "v.row_sums", "v.alive")
+        blocks = {name: self._block(name) for name in names}
+        try:
+            part.index = self._vectors(blocks, resident=False, repair=repair)
+        except ValueError as error:
+            raise Stale(f"it is damaged: {error}") from None
+
+    def _vectors(self, blocks: dict[str, Array], resident: bool, repair: Repair) -> StoredVectors:
+        about = self._header["vectors"]
+        count, dimension, generation = about["count"], about["dimension"], about["generation"]
+        codes_at = self._body + self._header["size"]
+        vectors = StoredVectors(dimension, lambda: repair(generation, count))
+        vectors.restore(
+            self._file.fileno(),
+            count,
+            codes_at=codes_at,
+            code_sums=blocks["v.code_sums"],
+            rows_at=codes_at + _code_bytes(dimension, count),
+            row_sums=blocks["v.row_sums"],
+            alive=blocks["v.alive"],
+            resident=resident,
+            at_once=resident and 4 * dimension * count <= AT_ONCE,
+        )
+        return vectors
+
+    def _block(self, name: str) -> Array:
+        """One block, read by itself."""
+        dtype, shape, offset, size, expected = self._header["blocks"][name]
+        content = os.pread(self._file.fileno(), size, self._body + offset)
+        if len(content) != size or _core.checksum(content) != int(expected, 16):
+            raise Stale(f"its block {name} is damaged")
+        return np.frombuffer(content, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
     def _read_blocks(self) -> dict[str, Array]:
         body = np.empty(int(self._header["size"]), np.uint8)
