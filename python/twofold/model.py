@@ -239,6 +239,19 @@ class Vectors:
         )
 
     @classmethod
+    def concatenated(cls, blocks: Sequence[Vectors]) -> Vectors:
+        """One or more blocks of one generation as one, in the order given."""
+        return cls(
+            blocks[0].generation,
+            np.concatenate([one.ordinals for one in blocks]),
+            np.concatenate([one.parts for one in blocks]),
+            np.concatenate([one.starts for one in blocks]),
+            np.concatenate([one.stops for one in blocks]),
+            np.concatenate([one.data for one in blocks]),
+            tuple(code for one in blocks for code in one.codes),
+        )
+
+    @classmethod
     def of(
         cls,
         generation: int,
