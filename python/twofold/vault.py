@@ -475,6 +475,23 @@ class Vault:
         self._indexes.clear()
 
 
+def joined(blocks: list[Vectors]) -> list[Vectors]:
+    """The same vectors in fewer blocks: those that follow one another in one generation become one."""
+    runs: list[list[Vectors]] = []
+    for one in filter(len, blocks):
+        last = runs[-1][-1] if runs else None
+        if (
+            last is not None
+            and last.generation == one.generation
+            and last.data.shape[1] == one.data.shape[1]
+            and last.ordinals[-1] < one.ordinals[0]
+        ):
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return [run[0] if len(run) == 1 else Vectors.concatenated(run) for run in runs]
+
+
 class Writer:
     """Collects one commit: assigns sequence numbers, ordinals, times and hashes in the order of calls."""
 
