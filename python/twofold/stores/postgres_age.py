@@ -28,7 +28,9 @@ from twofold.stores.postgres_schema import TENANT, secured
 NAME: Final = "age"
 LABELS: Final = ("Memory", "Entity", "ABOUT", "LINKED")
 # Any function of the extension loads it into the session, and with it what understands `cypher`.
-ON: Final = "SELECT ag_catalog._graphid(1, 1), set_config('search_path', 'ag_catalog', true)"
+# Where no index helps, whether statistics are stale or not, joins had better be by hash; its sides are the tenant's.
+ON: Final = """SELECT ag_catalog._graphid(1, 1), set_config('search_path', 'ag_catalog', true),
+    set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"""
 
 _VERTEX: Final = (
     """CREATE TABLE @vertex (

@@ -107,7 +107,7 @@ def asking(
         return [(_NO_SCAN, ()), (_AMONG, (tenant, generation, numbers(ordinals), near, count))]
     if exact:
         return [(_NO_SCAN, ()), (_ALL, (tenant, generation, near, count))]
-    effort = str(min(max(2 * count, 100), 1000))
+    effort = str(min(max(4 * count, 200), 1000))  # at most what the extension takes
     sql = (_NEAREST_COLUMN if column else _NEAREST).format(dimension=len(query))
     return [(_NO_SCAN, ()), (_KNOBS, (effort,)), (sql, (tenant, generation, near, count))]
 
@@ -121,7 +121,7 @@ def index_ddl(dimension: int, kind: str) -> list[str]:
         raise InvalidInput(f"approximate indexes hold 1 to 2000 dimensions, not {dimension}")
     cast = f"(v::vector({dimension}))"
     methods = {
-        "hnsw": f"hnsw ({cast} vector_cosine_ops) WITH (m = 16, ef_construction = 128)",
+        "hnsw": f"hnsw ({cast} vector_cosine_ops) WITH (m = 24, ef_construction = 200)",
         "diskann": f"diskann (v_{dimension} vector_cosine_ops)",
         "scann": f"scann ({cast} cosine) WITH (num_leaves = 1000)",
     }
