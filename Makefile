@@ -67,8 +67,9 @@ $(ENV_STAMP): pyproject.toml Makefile tools/requirements.py | $(PY)
 $(DEV_STAMP): pyproject.toml Makefile tools/requirements.py tests/engines.txt | $(ENV_STAMP)
 	$(call install,$(EXTRAS),the checks and tests need (once))
 	@cmp -s tests/engines.txt $(VENV)/engines.txt || \
-	  while read -r engine; do case $$engine in ''|'#'*) continue;; esac; \
-	    $(PY) -m pip install -q "$$engine" || echo "==> SKIPPED tests that need $$engine"; \
+	  while read -r engine; do case $$engine in ''|'#'*) continue;; *--hash=*) alone=--no-deps;; *) alone=;; esac; \
+	    printf '%s\n' "$$engine" > $@.engine; \
+	    $(PY) -m pip install -q $$alone -r $@.engine || echo "==> SKIPPED tests that need $${engine%% *}"; \
 	  done < tests/engines.txt
 	@cp tests/engines.txt $(VENV)/engines.txt
 	@touch $@

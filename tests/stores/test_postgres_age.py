@@ -20,7 +20,7 @@ from twofold.entities import entity_key
 from twofold.stores import open_store, postgres_age, postgres_schema
 
 pytestmark = pytest.mark.skipif(
-    pg.why_not() is not None or not pg.extended(), reason="needs a server with the extension age"
+    pg.why_not() is not None or not pg.has("age"), reason="needs a server with the extension age"
 )
 
 

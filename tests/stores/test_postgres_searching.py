@@ -25,7 +25,7 @@ from twofold.stores import open_store, postgres_graph, postgres_text
 from twofold.text import terms
 
 pytestmark = pytest.mark.skipif(
-    pg.why_not() is not None or not pg.extended(), reason="needs a server with the extension vector"
+    pg.why_not() is not None or not pg.has("vector"), reason="needs a server with the extension vector"
 )
 TENANT = "default"
 LONG = "a name of an entity that is too long for an index entry " * 12
