@@ -27,7 +27,9 @@ class Config:
     `stats()`. vectors_in_ram: "codes" keeps a byte per dimension of every vector in RAM and reads the float32
     values of those to be scored from the view's file; answers are the same. replica: address of a server that
     recalls may read from while it is at most max_lag events behind (-1: however many). follow: "poll" or "listen"
-    keeps the view in RAM in step from a thread, at least every follow_interval seconds.
+    keeps the view in RAM in step from a thread, at least every follow_interval seconds. ann: "hnswlib" lets a
+    graph that `maintain` makes propose the candidates of vector search where a tenant has ann_rows vectors or
+    more; what it proposes is scored exactly.
     """
 
     embedder: str | None = "auto"
@@ -53,6 +55,8 @@ class Config:
     max_lag: int = 0
     follow: str = "off"
     follow_interval: float = 1.0
+    ann: str = "off"
+    ann_rows: int = 500_000
 
     @classmethod
     def load(
@@ -98,6 +102,7 @@ class Config:
             ("query_cache", 0),
             ("embed_threads", 1),
             ("max_lag", -1),
+            ("ann_rows", 1),
         ):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
@@ -112,6 +117,7 @@ class Config:
             "synchronous": ("normal", "full"),
             "vectors_in_ram": ("rows", "codes"),
             "follow": ("off", "poll", "listen"),
+            "ann": ("off", "hnswlib"),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
@@ -131,6 +137,7 @@ _WHOLE = {
     "query_cache",
     "embed_threads",
     "max_lag",
+    "ann_rows",
 }
 _REAL = {
     "l1_ttl",

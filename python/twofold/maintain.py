@@ -78,7 +78,8 @@ def live_rows(index: TenantIndex, view: View) -> Mask:
 def maintain(vault: Vault, principal: Principal, config: Config, at: int, *, dry_run: bool) -> MaintainReport:
     """Report strengths at `at`, once per UTC day into the log; archive beyond the limit if the policy says so.
 
-    Strength is computed from the log at every read, so missed days lose nothing: one run catches up.
+    Strength is computed from the log at every read, so missed days lose nothing: one run catches up. With setting
+    `ann` the graph of approximate search is made here, when there is none or the one there is outgrown: minutes.
     """
     demand(principal, "maintain", "the store")
     vault.flush(principal.tenant)
@@ -130,6 +131,8 @@ def maintain(vault: Vault, principal: Principal, config: Config, at: int, *, dry
                     "by_type": by_type,
                 },
             )
+    if not dry_run:
+        vault.keep_graph(principal.tenant)
     return MaintainReport(
         iso(at),
         len(live),

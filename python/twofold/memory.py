@@ -24,6 +24,7 @@ from twofold.decay import DecayPolicy
 from twofold.embed import Embedder, open_embedder
 from twofold.errors import InvalidInput, PermissionDenied, StoreError
 from twofold.follow import Follower
+from twofold.index import ann
 from twofold.index.filters import Filters
 from twofold.lookup import When
 from twofold.model import Memory, Role
@@ -140,6 +141,9 @@ class AgentMemory:
         )
         self._vault.auto_supersede = self.config.auto_supersede
         self._vault.vectors_in_ram = self.config.vectors_in_ram
+        if self.config.ann != "off":
+            ann.library()  # a setting that cannot be kept is refused here, not at some recall
+            self._vault.ann_rows = self.config.ann_rows
         self._vault.finder = finder
         replica, lag = self.config.replica, self.config.max_lag
         if replica is not None:
@@ -603,7 +607,10 @@ class AgentMemory:
 
     @audited
     def maintain(self, now: Instant | None = None, *, dry_run: bool = False) -> keeping.MaintainReport:
-        """Write out what has faded, and archive beyond max_memories if the policy says so. Idempotent per day."""
+        """Write out what has faded, and archive beyond max_memories if the policy says so. Idempotent per day.
+
+        With setting `ann` it also makes the graph of approximate search where it is missing or outgrown: minutes.
+        """
         at = self._vault.now() if now is None else to_us(now, name="now")
         return keeping.maintain(self._vault, self._principal, self.config, at, dry_run=dry_run)
 

@@ -51,6 +51,8 @@ class Query:
     now: int
     include_faded: bool
     profile: Profile
+    # Ordinals that an approximate search proposed as the nearest: scored exactly, here and in a replay. None: exact.
+    proposed: tuple[int, ...] | None = None
 
 
 def patterns_of(namespaces: Any, own: tuple[str, ...]) -> tuple[str, ...]:

@@ -71,6 +71,7 @@ class Trace:
     dropped: list[tuple[str, str]]  # (duplicate's id, id of the better one)
     over_budget: int
     truncated: str | None
+    approximate: tuple[str, ...] = ()  # layers whose candidates a graph proposed
 
 
 class Recall(Sequence[Hit]):
@@ -122,7 +123,8 @@ def recall(vault: Vault, principal: Principal, query: Query) -> Recall:
     """Answer a query from the tenant's current state (or from the prefix that `known_at` resolves to)."""
     index = vault.index(principal.tenant)
     seq = None if query.known_at is None else index.seq_known_at(query.known_at)
-    return recall_at(vault, principal, index, index.view(seq), query)
+    plain = query.known_at is None and query.as_of is None and query.filters == NO_FILTERS
+    return recall_at(vault, principal, index, index.view(seq), query, approximate=plain)
 
 
 def recall_at(
@@ -132,8 +134,13 @@ def recall_at(
     view: View,
     query: Query,
     policy: decay.DecayPolicy | None = None,
+    *,
+    approximate: bool = False,
 ) -> Recall:
-    """Answer a query from one prefix of the log, under the vault's decay policy or a given one."""
+    """Answer a query from one prefix of the log, under the vault's decay policy or a given one.
+
+    approximate: a graph may propose the nearest rows, where the vault has one.
+    """
     policy = policy or vault.policy
     # authorise: which rows exist for this reader, and which of them are eligible at the asked times
     reach = reader(principal, query.patterns)
@@ -153,9 +160,17 @@ def recall_at(
         }
         named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(view, eligible)))
         found["graph"] = graph.search(view, eligible, named, profile)
-        found["vector"] = vector.above(
-            vector.search(view, part, eligible, query.vector, profile), profile.min_cosine
-        )
+        if approximate and part is not None and vault.ann_rows is not None:
+            vault.seek_graph(index, part)
+            proposed = vector.propose(view, part, eligible, query.vector, profile)
+            query = query if proposed is None else replace(query, proposed=tuple(proposed.tolist()))
+        if query.proposed is None:
+            nearest = vector.search(view, part, eligible, query.vector, profile)
+        else:
+            nearest = vector.rank(
+                view, part, eligible, query.vector, np.array(query.proposed, np.int64), profile
+            )
+        found["vector"] = vector.above(nearest, profile.min_cosine)
         layers = {name: c for name, c in found.items() if asked(name, profile)}
 
         # [4] fusion, over exact scores of every candidate and of the turns around it
@@ -210,6 +225,7 @@ def recall_at(
             },
             ran=tuple(n for n in layers if n not in skipped),
             skipped=skipped,
+            approximate=() if query.proposed is None else ("vector",),
             entities=tuple(key for key, _ in named),
             dropped=[(names[lineage[a]], names[lineage[b]]) for a, b in dropped],
             over_budget=over,

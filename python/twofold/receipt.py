@@ -113,6 +113,8 @@ class Receipt:
             "policy": policy_json(self.policy),
             "answer": [list(a) for a in self.answer],
             "context": self.context_hash,
+            # Only where the nearest rows were proposed by a graph: a replay takes them, and no other receipt changes.
+            **({} if q.proposed is None else {"proposed": list(q.proposed)}),
         }
 
 
@@ -146,6 +148,12 @@ def stored_tokens(value: dict[str, Any] | None) -> Tokens | None:
     return Tokens(codes, tuple(tuple(t) for t in value["terms"]))
 
 
+def stored_rows(value: list[int] | None) -> tuple[int, ...] | None:
+    if value is not None and not all(type(row) is int and row >= 0 for row in value):
+        raise ValueError("proposed rows must be whole numbers")
+    return None if value is None else tuple(value)
+
+
 def stored(value: dict[str, Any]) -> StoredReceipt:
     """Read a receipt's JSON. InvalidInput when it is not one."""
     try:
@@ -173,6 +181,7 @@ def stored(value: dict[str, Any]) -> StoredReceipt:
                 now=value["now"],
                 include_faded=value["include_faded"],
                 profile=Profile.from_json(value["profile"]),
+                proposed=stored_rows(value.get("proposed")),
             ),
             principal=Principal(
                 value["tenant"],

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,8 @@ from twofold.clock import Clock, to_us
 from twofold.decay import DecayPolicy
 from twofold.embed.cache import QueryCache
 from twofold.errors import EmbedderMismatch, InvalidInput, StoreCorrupt
-from twofold.index import __version__, cache
-from twofold.index.tenant import TenantIndex
+from twofold.index import __version__, ann, cache
+from twofold.index.tenant import TenantIndex, VectorPart
 from twofold.model import Batch, Changes, Event, Generation, Head, Kind, Row, Vectors
 from twofold.named_entities import EntityFinder
 from twofold.stores.schema import index_row
@@ -120,6 +121,9 @@ class Vault:
         self.cache_state: dict[str, str] = {}
         self._most_held: dict[str, int] = {}  # where the file could not be written: when to try again
         self._cached_rows: dict[str, int] = {}
+        # Vectors from which a graph proposes the candidates of a search; None: all search is exact.
+        self.ann_rows: int | None = None
+        self.ann_state: dict[str, str] = {}
 
     def tenants(self) -> list[str]:
         """Those of whom there is a view."""
@@ -322,6 +326,73 @@ class Vault:
             for unfinished in path.parent.glob(f"{cache.TEMPORARY}*"):  # of a process that ended too early
                 unfinished.unlink(missing_ok=True)
             self._cached_rows.pop(tenant, None)
+            ann.drop(path.with_suffix(".ann"))
+
+    # -- approximate search ------------------------------------------------------------------------
+
+    def seek_graph(self, index: TenantIndex, part: VectorPart) -> None:
+        """Read the graph over a part's vectors from its file, once; `ann_state` tells what came of it."""
+        if self.ann_rows is None or part.ann_sought or len(part.index) < self.ann_rows:
+            return
+        part.ann_sought = True
+        tenant, path = index.tenant, self.cache_file(index.tenant)
+        self.ann_state[tenant] = "none yet: search is exact; `twofold maintain` makes it"
+        if path is None:
+            return
+        path = path.with_suffix(".ann")
+        try:
+            header = ann.header_at(path)
+            found = self.store.events(tenant, header["seq"] - 1, 1)
+            if not found or found[0].hash.hex() != header["head"]:
+                raise cache.Stale("it was made from another log")
+            part.ann = ann.load(path, part, graph_origin(index, part))
+        except FileNotFoundError:
+            return
+        except (cache.Stale, OSError) as why:
+            self.ann_state[tenant] = f"not used: {why}; search is exact; `twofold maintain` makes it anew"
+        else:
+            self.ann_state[tenant] = "read from its file"
+
+    def keep_graph(self, tenant: str) -> bool:
+        """Make the graph over a tenant's vectors if there is none or the one there is outgrown, and its file.
+
+        Recalls go on meanwhile. False when there was nothing to do; `ann_state` tells what became of a new one.
+        """
+        index = self.index(tenant)
+        with index.lock:
+            generation = index.current_generation()
+            if self.ann_rows is None or generation is None or self.pushdown:
+                return False
+            if generation.number not in index.vectors:
+                self.load_generation(index, generation.number)
+            part = index.vectors[generation.number]
+            if len(part.index) < self.ann_rows:
+                return False
+            self.seek_graph(index, part)
+            view = index.view()
+            known = ~view.closed & ~index.erased.view(view.rows)
+            live = known[part.ordinals.view(len(part.index))]
+            if part.ann is not None and not part.ann.stale(live):
+                return False
+            head = self.store.events(tenant, index.seq - 1, 1)[0].hash.hex()
+            origin = replace(graph_origin(index, part), seq=index.seq, head=head)
+        graph = ann.build(part, live, origin)
+        with index.lock:
+            if len(index.erasures) != origin.erasures or index.vectors.get(generation.number) is not part:
+                self.ann_state[tenant] = "not kept: the store was erased from or re-embedded meanwhile"
+                return True
+            part.ann, part.ann_sought = graph, True
+        self.ann_state[tenant] = "made by this process"
+        path = self.cache_file(tenant)
+        if path is not None:
+            try:
+                ann.save(graph, path.with_suffix(".ann"))
+            except OSError as error:
+                self.ann_state[tenant] = f"made by this process, its file not written: {error}"
+            if len(self.index(tenant).erasures) != origin.erasures:
+                # Another process erased while the file was being written: it must not keep what is gone.
+                ann.drop(path.with_suffix(".ann"))
+        return True
 
     def _feed(self, index: TenantIndex, changes: Changes, store: Reading | None = None) -> None:
         """Apply changes and load the vectors of the rows they brought, for every generation in use."""
@@ -606,6 +677,21 @@ def broken_off(index: TenantIndex, changes: Changes) -> bool:
     if not changes.events or not index.head_hash:
         return False
     return audit.broken_link(index.head_hash, index.seq + 1, changes.events[0]) is not None
+
+
+def graph_origin(index: TenantIndex, part: VectorPart) -> ann.Origin:
+    """What a graph over a part's vectors must have been made of; position in the log left out."""
+    generation = part.generation
+    return ann.Origin(
+        index.tenant,
+        generation.number,
+        generation.fingerprint,
+        generation.dimension,
+        0,
+        "",
+        len(index.erasures),
+        ann.library_version(),
+    )
 
 
 def block(

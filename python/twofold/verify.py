@@ -17,7 +17,7 @@ from twofold.access import Principal
 from twofold.config import Config
 from twofold.errors import NotFound, StoreError
 from twofold.explain import event_json
-from twofold.index import kernel, kernels
+from twofold.index import ann, kernel, kernels
 from twofold.index.tenant import TenantIndex
 from twofold.lookup import EVERYTHING, reader
 from twofold.model import Event, Kind, Row, Vectors
@@ -355,6 +355,8 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
     )
     checks.append({"name": "graph", "ok": True, "detail": getattr(vault.store, "graph", "in RAM")})
     checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()}, can run {kernels()}"})
+    if vault.ann_rows is not None:
+        checks.append(graph_check(vault, index))
     generation = index.current_generation()
     embedder = vault.embedder_of(principal.tenant)
     if embedder is None:
@@ -374,6 +376,31 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
         detail = found["why"] if found["away"] else f"{found['url']}, served {found['served']}"
         checks.append({"name": "replica", "ok": not found["away"], "detail": detail})
     return {"healthy": all(c["ok"] for c in checks), "checks": checks}
+
+
+def graph_check(vault: Vault, index: TenantIndex) -> dict[str, Any]:
+    """What approximate search does for this tenant, and how much of the exact answer its graph proposes."""
+    generation = index.current_generation()
+    part = None if generation is None else index.vectors.get(generation.number)
+    if part is None or vault.ann_rows is None or len(part.index) < vault.ann_rows:
+        held = 0 if part is None else len(part.index)
+        detail = f"search is exact: {held} vectors, below ann_rows ({vault.ann_rows})"
+        return {"name": "approximate search", "ok": True, "detail": detail}
+    with index.lock:
+        vault.seek_graph(index, part)
+        graph = part.ann
+        if graph is None:
+            return {"name": "approximate search", "ok": True, "detail": vault.ann_state[index.tenant]}
+        found = graph.measure(part)
+    good = found.ten >= ann.LEAST_RECALL
+    return {
+        "name": "approximate search",
+        "ok": good,
+        "detail": f"{graph.origin.library} graph over {len(graph)} of {len(part.index)} vectors, "
+        f"{vault.ann_state[index.tenant]}; recall at 10 is {found.ten:.4f} (least {found.worst_ten:.1f}), at "
+        f"{found.depth} {found.deep:.4f}, over {found.sampled} sampled rows"
+        + ("" if good else "; set ann='off', these vectors do not suit it"),
+    }
 
 
 def index_differences(vault: Vault, index: TenantIndex) -> list[str]:

@@ -12,7 +12,7 @@ import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,9 @@ from twofold.index.filters import Filters
 from twofold.index.pushed import PushedGraph, PushedLexicon, Serving
 from twofold.model import TRAIT_ASKS, Changes, Event, Generation, IndexRow, Kind, Vectors
 from twofold.text import TagMatcher
+
+if TYPE_CHECKING:
+    from twofold.index.ann import VectorGraph
 
 NO_EVENT = -OPEN
 VISIBILITIES = ("public", "team", "private")
@@ -53,6 +56,8 @@ class VectorPart:
         self.code_starts = Column(np.int64)
         self.code_stops = Column(np.int64)
         self.one_per_row = True  # row number == vector number, so masks need no gather
+        self.ann: VectorGraph | None = None  # proposes candidates, where approximate search is asked for
+        self.ann_sought = False  # whether its file was looked for
 
     def add(self, vectors: Vectors) -> None:
         if len(vectors) == 0:
@@ -680,5 +685,6 @@ class MaskFacts:
             return kept[2]
         allowed = np.zeros(len(owners), np.bool_)
         allowed[:prefix] = self.mask[owners[:prefix]]
+        allowed.setflags(write=False)
         self._allowed = (part, prefix, allowed)
         return allowed

@@ -40,6 +40,50 @@ def search(
         want *= 2
 
 
+def propose(
+    view: View, part: VectorPart | None, mask: Mask, query: npt.NDArray[np.float32] | None, profile: Profile
+) -> Ordinals | None:
+    """Rows among which the part's graph expects the nearest ones in `mask`; None where to search exactly.
+
+    That is: without a graph, in an earlier state, where the mask leaves out much, and where the graph finds too few.
+    """
+    if part is None or part.ann is None or query is None or part.prefix(view.rows) < len(part.index):
+        return None
+    plain = part.one_per_row and len(part.index) == len(mask)
+    allowed = mask if plain else view.facts(mask).vectors(part, len(part.index))
+    want = profile.depth
+    while (found := part.ann.search(part, query, want, allowed)) is not None:
+        ordinals = np.unique(part.ordinals.view()[found])
+        if len(ordinals) >= profile.depth:
+            return ordinals
+        want *= 2  # several windows of one memory
+    return None
+
+
+def rank(
+    view: View,
+    part: VectorPart | None,
+    mask: Mask,
+    query: npt.NDArray[np.float32] | None,
+    proposed: Ordinals,
+    profile: Profile,
+) -> Candidates:
+    """What `search` gives if the nearest memories in `mask` are all among the proposed ones."""
+    if part is None or query is None:
+        return NOTHING
+    known = np.unique(proposed[proposed < view.rows])
+    known = known[mask[known]]
+    first, last = part.rows_of(known)
+    known, first, last = known[last > first], first[last > first], last[last > first]
+    if not len(known):
+        return NOTHING
+    rows = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)])
+    found = part.index.scores(query, rows)
+    best = np.maximum.reduceat(found, np.concatenate(([0], np.cumsum(last - first)[:-1])))
+    order = np.lexsort((known, -best))[: profile.depth]
+    return Candidates(known[order], best[order].astype(np.float64))
+
+
 def above(found: Candidates, least: float) -> Candidates:
     """Only the candidates whose cosine is at least `least`; they are best first, so the rest is a tail."""
     if least <= -1.0:
