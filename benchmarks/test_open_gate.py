@@ -1,4 +1,4 @@
-"""Opening is a read: in one run, on one thread's processor time, against a rebuild and against a quarter of the rows."""
+"""Opening is a read: in one run, by one thread's processor time, against a rebuild and a quarter of the rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = 5
 REBUILD_TIMES = 5.0
 """A rebuild takes this many times as long as opening from the file, at least. Measured: 13."""
 GROWTH = 5.0
-"""Fourfold rows: more than that is worse than linear. Measured: 1.3, since most of it at these sizes is the recall."""
+"""Fourfold rows: more than that is worse than linear. Measured: 1.3, most of it being the recall."""
 
 QUESTION = Corpus().questions(1)[0]
 
