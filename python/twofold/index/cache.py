@@ -2,10 +2,11 @@
 
 Layout: magic; length and checksum of the header; header (JSON, padded with spaces to a multiple of 64 bytes); blocks,
 each from a multiple of 64 bytes on, in the form in which they are used; codes of the vectors; float32 rows. The
-header gives every block's dtype, shape, offset, size with padding, and checksum, and the log position the file was
-taken at (seq and hash of that event). The codes have a checksum per 256 rows and the rows one each, so that a row
-can be left in the file until it is scored (`stored.py`). A file that is damaged, of another format or of another log
-is refused with `Stale`; the caller rebuilds from the rows of the store. Files are replaced whole, never changed.
+header gives every block's dtype, shape, offset, size with padding, and checksum, where those begin that a view does
+not keep, and the log position the file was taken at (seq and hash of that event). The codes have a checksum per 256
+rows and the rows one each, so that a row can be left in the file until it is scored (`stored.py`). A file that is
+damaged, of another format or of another log is refused with `Stale`; the caller rebuilds from the rows of the store.
+Files are replaced whole, never changed.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _NAMES: Final = (
     "namespaces types keys frames speakers agents session_names sessions ids tags entities terms"
 ).split()
 _TEXTS: Final = ("metadata", "content_hash")
+_PASSING: Final = ("l.", "i.", "v.code_sums", "v.row_sums", "v.alive")
+"""Blocks (by how their names begin) that something else is made of when they are read."""
 _PART: Final = ("ordinals", "starts", "stops", "code_starts", "code_stops")
 _VALUES: Final = (
     "erasures",
@@ -103,10 +106,13 @@ def save(index: TenantIndex, path: Path, head_hash: bytes, rules: str) -> None:
 def _write(
     file: IO[bytes], header: dict[str, Any], blocks: dict[str, Array], part: VectorPart | None
 ) -> None:
-    raw = {name: np.ascontiguousarray(block) for name, block in blocks.items()}
-    offset = 0
+    # What the view keeps comes first, so that the rest can be let go of when it is read.
+    names = sorted(blocks, key=lambda name: name.startswith(_PASSING))
+    raw = {name: np.ascontiguousarray(blocks[name]) for name in names}
+    offset = kept = 0
     places = {}
     for name, block in raw.items():
+        kept = kept if name.startswith(_PASSING) else offset + _padded(block.nbytes)
         places[name] = offset
         offset += _padded(block.nbytes)
 
@@ -121,7 +127,9 @@ def _write(
             ]
             for name, block in raw.items()
         }
-        body = json.dumps({**header, "blocks": table, "size": offset}, separators=(",", ":")).encode()
+        body = json.dumps(
+            {**header, "blocks": table, "kept": kept, "size": offset}, separators=(",", ":")
+        ).encode()
         # Padded so that the blocks begin on a line; of the same length whatever the checksums are.
         body += b" " * (-(_START + len(body)) % _LINE)
         return MAGIC + len(body).to_bytes(8, "little") + _core.checksum(body).to_bytes(8, "little") + body
@@ -281,23 +289,30 @@ class Saved:
         return np.frombuffer(content, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
     def _read_blocks(self) -> dict[str, Array]:
-        body = np.empty(int(self._header["size"]), np.uint8)
+        kept = int(self._header["kept"])
+        first, rest = self._read(0, kept), self._read(kept, int(self._header["size"]))
+        blocks: dict[str, Array] = {}
+        for name, (dtype, shape, offset, size, expected) in self._header["blocks"].items():
+            body, start = (first, offset) if offset < kept else (rest, offset - kept)
+            if _core.checksum(body[start : start + size]) != int(expected, 16):
+                raise Stale(f"its block {name} is damaged")
+            kind = np.dtype(dtype)
+            items = int(np.prod(shape, dtype=np.int64))
+            used = body[start : start + items * kind.itemsize]
+            blocks[name] = used.view(kind).reshape(shape)
+        return blocks
+
+    def _read(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Bytes of the blocks, as an array that may be written to."""
+        body = np.empty(stop - start, np.uint8)
         view, at = body.data, 0
-        self._file.seek(self._body)
+        self._file.seek(self._body + start)
         while at < len(body):
             got = self._file.readinto(view[at:])
             if not got:
                 raise Stale("its end is missing")
             at += got
-        blocks: dict[str, Array] = {}
-        for name, (dtype, shape, offset, size, expected) in self._header["blocks"].items():
-            if _core.checksum(view[offset : offset + size]) != int(expected, 16):
-                raise Stale(f"its block {name} is damaged")
-            kind = np.dtype(dtype)
-            items = int(np.prod(shape, dtype=np.int64))
-            used = body[offset : offset + items * kind.itemsize]
-            blocks[name] = used.view(kind).reshape(shape)
-        return blocks
+        return body
 
 
 def _columns(index: TenantIndex) -> dict[str, Column]:
