@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
 
-.PHONY: help demo test check lint types layers stubs pytest build model models cpp neon emulate asan tsan asan-py bench bench-gate \
+.PHONY: help demo test check lint types layers stubs pytest build model models cpp neon emulate asan tsan asan-py bench bench-gate gate-soak \
   quality fmt wheel docs long clean
 .DEFAULT_GOAL := help
 
@@ -118,6 +118,9 @@ pytest: $(DEV_STAMP) $(BUILD_STAMP) ## the Python tests alone (ARGS="-k name" to
 bench-gate: $(DEV_STAMP) $(BUILD_STAMP) ## the budgets (best and generic kernel), ratios and instruction counts that fail the build
 	$(call say,performance gates)
 	@$(PYTEST) benchmarks -m gate -q --benchmark-columns=min,median,max,rounds
+
+gate-soak: $(DEV_STAMP) $(BUILD_STAMP) ## the gates RUNS times (10) while another process burns a core: they must not flake
+	@$(PY) tools/gate_soak.py --runs $(or $(RUNS),10) $(ARGS)
 
 bench: $(DEV_STAMP) $(BUILD_STAMP) ## all measurements: peers in one table, then whole operations (benchmarks/README.md)
 	@$(PY) -m benchmarks.peers --venv build/peers

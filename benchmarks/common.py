@@ -329,6 +329,15 @@ def race(
     return found
 
 
+def paired(ours: Samples, base: Samples, *, burst: int = 4) -> float:
+    """How many times as long ours takes: the median over the turns of a race of the ratio of the turns' leasts.
+
+    A disturbance that lasts hits both contestants of a turn, and one that does not leaves most turns alone.
+    """
+    turns = range(0, min(len(ours.all), len(base.all)) - burst + 1, burst)
+    return float(np.median([min(ours.all[i : i + burst]) / min(base.all[i : i + burst]) for i in turns]))
+
+
 def cycle_of(call: Callable[[Any], Any], arguments: Iterable[Any]) -> Callable[[], Any]:
     """A call without arguments that takes the next of `arguments` each time, round and round."""
     kept, at = list(arguments), -1

@@ -42,6 +42,8 @@ RECALL_P99_MS = 118.0
 PASSES = 5
 
 FASTER_THAN_NUMPY = 4.0
+FILTERED = 1.1
+"""A scan through a filter that 1, 10 or 50 % of the rows pass takes at most so many times the one of all rows."""
 L1_TIMES_LRU_CACHE = 3.0
 PEER_ADD_MS = 11.0
 """The fastest add of the published peer. Ours is to be twenty times as fast; a busy machine gets half of that."""
@@ -207,6 +209,14 @@ def test_exact_scan_beats_numpy(dimension: int, note: Callable[[str], None]) -> 
         f"faster than numpy, {found['of_limit']:.2f} x the time to read the codes; filtered {filtered} x unfiltered"
     )
     assert found["faster_than_numpy"] >= FASTER_THAN_NUMPY
+    # A machine that is being fought for shows more than there is, never less: asked again, each share's least counts.
+    filters = found["filtered"]
+    for _ in range(PASSES - 1):
+        if max(filters.values()) <= FILTERED:
+            break
+        again = child("benchmarks.ratios", f"scan {dimension}")[f"scan {dimension}"]["filtered"]
+        filters = {share: min(filters[share], again[share]) for share in filters}
+    assert max(filters.values()) <= FILTERED, filters
 
 
 @pytest.mark.gate
