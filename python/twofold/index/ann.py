@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LINKS: Final = 16
 EF_CONSTRUCTION: Final = 200
-EF_SEARCH: Final = 400
+EF_SEARCH: Final = 800
 SEED: Final = 1
 FORMAT: Final = 1
 # Below this share of a graph's rows that pass, too many of its proposals are thrown away: search exactly.
