@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.determinism_run import QUESTIONS, answer, items
+from tests.determinism_run import QUESTIONS, Coded, answer, items
 
 from twofold import AgentMemory
 from twofold.errors import InvalidInput
+from twofold.index import cache
 from twofold.index.tenant import VectorPart
 
 
 def opened(place: Path, clock: Any, vectors_in_ram: str = "codes") -> AgentMemory:
-    return AgentMemory(place, embedder="hashing:64", clock=clock, vectors_in_ram=vectors_in_ram)
+    return AgentMemory(place, embedder=Coded(), clock=clock, vectors_in_ram=vectors_in_ram)
 
 
 def part_of(mem: AgentMemory) -> VectorPart:
@@ -69,7 +70,10 @@ def test_rows_are_let_go_while_writing(tmp_path: Path, clock: Any, few: None) ->
         assert most < 20
         assert len(part.index) == 120
         rows = part.index.rows(np.arange(120, dtype=np.int64))
-        assert np.array_equal(rows, mem._vault.store.vectors("default", part.generation.number).data)
+        stored = mem._vault.store.vectors("default", part.generation.number)
+        assert np.array_equal(rows, stored.data)
+        assert part.codes.tobytes() == b"".join(stored.codes)
+        assert len(part._tokens[1]) * 8 < len(part.codes.tobytes()) / 3
         assert mem.health()["healthy"]
 
 
@@ -82,6 +86,27 @@ def test_a_file_cut_while_it_is_in_use(tmp_path: Path, clock: Any, few: None) ->
         assert answers(mem) == expected
         assert mem._vault.cache_state["default"].startswith("vectors read from the store")
         assert mem.health()["healthy"]
+
+
+def test_damaged_token_codes_are_taken_from_the_store(tmp_path: Path, clock: Any, few: None) -> None:
+    with opened(tmp_path, clock) as mem:
+        mem.add_many(items())
+        expected = answers(mem)
+    (file,) = (tmp_path / "twofold.db.cache").glob("*.index")
+    good = file.read_bytes()
+    with cache.Saved(file) as saved:
+        _, _, offset, size, _ = saved._header["blocks"]["v.codes"]
+        at = saved._body + offset
+    assert size > 1000
+    file.write_bytes(good[:at] + bytes(b ^ 4 for b in good[at : at + size]) + good[at + size :])
+    with opened(tmp_path, clock) as mem:
+        assert answers(mem) == expected
+        assert mem._vault.cache_state["default"].startswith("vectors read from the store")
+        part = part_of(mem)
+        assert part._tokens[0] is None
+        assert part.codes.tobytes() == b"".join(
+            mem._vault.store.vectors("default", part.generation.number).codes
+        )
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path: Path, clock: Any, few: None) -> None:

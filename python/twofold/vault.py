@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from twofold import audit, entities, text
 from twofold.access import Principal
@@ -256,8 +255,8 @@ class Vault:
     def _repair_of(self, tenant: str) -> cache.Repair:
         """What gives the vectors of a file that turns out to be damaged after it was opened."""
 
-        def repair(number: int, count: int) -> npt.NDArray[np.float32]:
-            found = self.store.vectors(tenant, number).data[:count]
+        def repair(number: int, count: int) -> Vectors:
+            found = self.store.vectors(tenant, number).between(0, count)
             if len(found) != count:
                 raise StoreCorrupt(
                     f"the store has {len(found)} vectors of generation {number} where its index file had "

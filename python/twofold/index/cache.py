@@ -24,10 +24,11 @@ import numpy.typing as npt
 
 from twofold import _core
 from twofold.index.columns import Codes, Column, Digests, Groups, Pairs, Strings, Texts, encoded, grouped
-from twofold.index.stored import Rows, StoredVectors
+from twofold.index.stored import StoredTokens, StoredVectors
 from twofold.index.tenant import TenantIndex, VectorPart
+from twofold.model import Vectors
 
-MAGIC: Final = b"TWOFOLD INDEX 2\n"
+MAGIC: Final = b"TWOFOLD INDEX 3\n"
 TEMPORARY: Final = ".index-"  # begins the names of files that are being written
 _START: Final = len(MAGIC) + 16
 _LINE: Final = 64
@@ -39,7 +40,7 @@ _NAMES: Final = (
     "namespaces types keys frames speakers agents session_names sessions ids tags entities terms"
 ).split()
 _TEXTS: Final = ("metadata", "content_hash")
-_PASSING: Final = ("l.", "i.", "v.code_sums", "v.row_sums", "v.alive")
+_PASSING: Final = ("l.", "i.", "v.code_sums", "v.row_sums", "v.token_sums", "v.alive")
 """Blocks (by how their names begin) that something else is made of when they are read."""
 _PART: Final = ("ordinals", "starts", "stops", "code_starts", "code_stops")
 _VALUES: Final = (
@@ -53,8 +54,8 @@ _VALUES: Final = (
 )
 
 Array = npt.NDArray[Any]
-Repair = Callable[[int, int], Rows]
-"""(generation, count) -> the first `count` float32 rows of a generation, from the store."""
+Repair = Callable[[int, int], Vectors]
+"""(generation, count) -> the first `count` vectors of a generation, from the store."""
 
 
 class Stale(Exception):
@@ -80,7 +81,10 @@ def save(index: TenantIndex, path: Path, head_hash: bytes, rules: str) -> None:
         }
         for name in _PART:
             blocks[f"v.{name}"] = getattr(part, name).view(count)
-        blocks["v.codes"] = part.codes.reshape(-1)
+        codes, first, last = part.token_rows(np.arange(count, dtype=np.int64))
+        blocks["v.code_starts"], blocks["v.code_stops"] = first, last
+        blocks["v.codes"] = codes.reshape(-1)
+        blocks["v.token_sums"] = _token_sums(codes, first, last)
         blocks["v.alive"] = part.index.alive[:count]
         blocks["v.code_sums"] = np.zeros(-(-count // _UNIT), np.uint64)
         blocks["v.row_sums"] = np.zeros(count, np.uint64)
@@ -107,12 +111,12 @@ def _write(
     file: IO[bytes], header: dict[str, Any], blocks: dict[str, Array], part: VectorPart | None
 ) -> None:
     # What the view keeps comes first, so that the rest can be let go of when it is read.
-    names = sorted(blocks, key=lambda name: name.startswith(_PASSING))
+    names = sorted(blocks, key=lambda name: (name == "v.codes", name.startswith(_PASSING)))
     raw = {name: np.ascontiguousarray(blocks[name]) for name in names}
     offset = kept = 0
     places = {}
     for name, block in raw.items():
-        kept = kept if name.startswith(_PASSING) else offset + _padded(block.nbytes)
+        kept = kept if name.startswith((*_PASSING, "v.codes")) else offset + _padded(block.nbytes)
         places[name] = offset
         offset += _padded(block.nbytes)
 
@@ -161,6 +165,16 @@ def _codes(part: VectorPart, count: int) -> Iterator[Array]:
     """The code blocks of the first `count` vectors, in units."""
     for first in range(0, count, _UNIT):
         yield part.index.codes(first)[: _code_bytes(part.index.dim, min(_UNIT, count - first))]
+
+
+def _token_sums(codes: Array, starts: Array, stops: Array) -> npt.NDArray[np.uint64]:
+    content, width = codes.tobytes(), codes.shape[1] * 8
+    view = memoryview(content)
+    sums = [
+        _core.checksum(view[a * width : b * width])
+        for a, b in zip(starts.tolist(), stops.tolist(), strict=True)
+    ]
+    return np.array(sums, np.uint64)
 
 
 def _code_bytes(dimension: int, rows: int) -> int:
@@ -240,9 +254,14 @@ class Saved:
         try:
             for name in _PART:
                 getattr(part, name).restore(blocks[f"v.{name}"])
-            part._codes.restore(blocks["v.codes"])
             part.one_per_row = bool(about["one_per_row"])
             part.index = self._vectors(blocks, resident, repair)
+            tokens = Column(np.uint64)
+            if resident:
+                tokens.restore(self._block("v.codes"))
+                part._tokens = (None, tokens)
+            else:
+                part._tokens = (self._stored_tokens(part, blocks, repair), tokens)
         except (KeyError, ValueError, TypeError) as error:
             raise Stale(f"its content does not fit together: {error!r}") from None
         return True
@@ -255,10 +274,15 @@ class Saved:
             len(part.ordinals),
         ):
             raise Stale("its vectors are others")
-        names = ("v.code_sums", "v.row_sums", "v.alive")
+        names = ("v.code_sums", "v.row_sums", "v.token_sums", "v.alive", "v.code_starts", "v.code_stops")
         blocks = {name: self._block(name) for name in names}
         try:
             part.index = self._vectors(blocks, resident=False, repair=repair)
+            # The same codes at the same places, unless some were erased since.
+            if not np.array_equal(part.code_starts.view(), blocks["v.code_starts"]):
+                part.code_starts.restore(blocks["v.code_starts"])
+                part.code_stops.restore(blocks["v.code_stops"])
+            part._tokens = (self._stored_tokens(part, blocks, repair), Column(np.uint64))
         except ValueError as error:
             raise Stale(f"it is damaged: {error}") from None
 
@@ -266,7 +290,7 @@ class Saved:
         about = self._header["vectors"]
         count, dimension, generation = about["count"], about["dimension"], about["generation"]
         codes_at = self._body + self._header["size"]
-        vectors = StoredVectors(dimension, lambda: repair(generation, count))
+        vectors = StoredVectors(dimension, lambda: repair(generation, count).data)
         vectors.restore(
             self._file.fileno(),
             count,
@@ -280,19 +304,36 @@ class Saved:
         )
         return vectors
 
+    def _stored_tokens(self, part: VectorPart, blocks: dict[str, Array], repair: Repair) -> StoredTokens:
+        about, words = self._header["vectors"], max(part.code_words, 1)
+        generation, count = about["generation"], about["count"]
+        _, (length,), offset, *_ = self._header["blocks"]["v.codes"]
+
+        def whole() -> npt.NDArray[np.uint64]:
+            return np.frombuffer(b"".join(repair(generation, count).codes[:count]), np.uint64)
+
+        sums = blocks["v.token_sums"].copy()
+        at = self._body + offset
+        return StoredTokens(self._file.fileno(), at, length // words, words, sums, whole)
+
     def _block(self, name: str) -> Array:
         """One block, read by itself."""
         dtype, shape, offset, size, expected = self._header["blocks"][name]
-        content = os.pread(self._file.fileno(), size, self._body + offset)
-        if len(content) != size or _core.checksum(content) != int(expected, 16):
+        body = self._read(offset, offset + size)
+        if _core.checksum(body) != int(expected, 16):
             raise Stale(f"its block {name} is damaged")
-        return np.frombuffer(content, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+        items = int(np.prod(shape, dtype=np.int64))
+        block: Array = body[: items * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+        return block
 
     def _read_blocks(self) -> dict[str, Array]:
         kept = int(self._header["kept"])
-        first, rest = self._read(0, kept), self._read(kept, int(self._header["size"]))
+        table = dict(self._header["blocks"])
+        tokens = table.pop("v.codes", None)  # the last one; read by itself if it is to be in RAM
+        end = int(self._header["size"]) if tokens is None else tokens[2]
+        first, rest = self._read(0, kept), self._read(kept, end)
         blocks: dict[str, Array] = {}
-        for name, (dtype, shape, offset, size, expected) in self._header["blocks"].items():
+        for name, (dtype, shape, offset, size, expected) in table.items():
             body, start = (first, offset) if offset < kept else (rest, offset - kept)
             if _core.checksum(body[start : start + size]) != int(expected, 16):
                 raise Stale(f"its block {name} is damaged")

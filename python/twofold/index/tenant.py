@@ -26,6 +26,7 @@ from twofold.index.closings import Closing, Closings
 from twofold.index.columns import Codes, Column, Digests, Groups, Pairs, Ragged, Sparse, Texts
 from twofold.index.filters import Filters
 from twofold.index.pushed import PushedGraph, PushedLexicon, Serving
+from twofold.index.stored import StoredTokens
 from twofold.model import TRAIT_ASKS, Changes, Event, Generation, IndexRow, Kind, Vectors
 from twofold.text import TagMatcher
 
@@ -52,7 +53,8 @@ class VectorPart:
         self.stops = Column(np.int64)
         # Token codes of late interaction: one code is `code_words` words; a vector without has start == stop.
         self.code_words = generation.dimension // 64 if generation.dimension % 64 == 0 else 0
-        self._codes = Column(np.uint64)
+        # Where they lie: the first ones in a file, if so, the others (or all) in RAM. Replaced as a whole.
+        self._tokens: tuple[StoredTokens | None, Column] = (None, Column(np.uint64))
         self.code_starts = Column(np.int64)
         self.code_stops = Column(np.int64)
         self.one_per_row = True  # row number == vector number, so masks need no gather
@@ -79,23 +81,58 @@ class VectorPart:
         lengths = np.array([len(c) for c in codes], np.int64)
         if width and (lengths % width).any():
             raise StoreCorrupt(f"token codes are not whole codes of {width} bytes; run `twofold doctor`")
-        ends = len(self.codes) + np.cumsum(lengths // width if width else lengths)
+        stored, here = self._tokens
+        before = (0 if stored is None else stored.count) + len(here) // max(self.code_words, 1)
+        ends = before + np.cumsum(lengths // width if width else lengths)
         self.code_starts.extend(ends - (lengths // width if width else lengths))
         self.code_stops.extend(ends)
-        self._codes.extend(np.frombuffer(b"".join(codes), np.uint64))
+        here.extend(np.frombuffer(b"".join(codes), np.uint64))
 
     @property
     def codes(self) -> npt.NDArray[np.uint64]:
         """All token codes, uint64 (T, code_words); vector v owns [code_starts[v], code_stops[v])."""
-        return self._codes.view().reshape(-1, max(self.code_words, 1))
+        words = max(self.code_words, 1)
+        if self._tokens[0] is None:
+            return self._tokens[1].view().reshape(-1, words)
+        return self.token_rows(np.arange(len(self.ordinals), dtype=np.int64))[0]
+
+    def token_rows(
+        self, vectors: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Token codes that include those of these vectors, and where those of each begin and end in them."""
+        starts, stops = self.code_starts.view()[vectors], self.code_stops.view()[vectors]
+        stored, here = self._tokens
+        words = max(self.code_words, 1)
+        if stored is None:
+            return here.view().reshape(-1, words), starts, stops
+        in_ram = here.view()
+        parts = []
+        try:
+            for vector, start, stop in zip(vectors.tolist(), starts.tolist(), stops.tolist(), strict=True):
+                if start >= stored.count:
+                    first = start - stored.count
+                    parts.append(in_ram[first * words : (stop - stored.count) * words].tobytes())
+                elif stop > start:
+                    parts.append(stored.of(vector, start, stop))
+        except _core.Damaged:
+            whole = Column(np.uint64)
+            whole.extend(np.concatenate((stored.repair(), in_ram)))
+            self._tokens = (None, whole)
+            return self.token_rows(vectors)
+        ends = np.cumsum(stops - starts)
+        return np.frombuffer(b"".join(parts), np.uint64).reshape(-1, words), ends - (stops - starts), ends
 
     def erase(self, ordinals: Sequence[int]) -> None:
         rows = np.flatnonzero(np.isin(self.ordinals.view(), np.asarray(ordinals, np.int64)))
         if len(rows):
             self.index.erase(rows.astype(np.int64))
-            codes = self.codes
+            stored, here = self._tokens
+            base = 0 if stored is None else stored.count
+            codes = here.view().reshape(-1, max(self.code_words, 1))
             for row in rows.tolist():
-                codes[self.code_starts[row] : self.code_stops[row]] = 0
+                start = self.code_starts[row] - base
+                if start >= 0:
+                    codes[start : self.code_stops[row] - base] = 0
                 self.code_stops[row] = self.code_starts[row]
 
     def prefix(self, rows: int) -> int:
@@ -658,6 +695,17 @@ class MaskFacts:
     def statistics(self) -> tuple[int, float]:
         """Number of documents that pass, and their mean length."""
         return self._view.index.lexicon.statistics(stats_mask=self.mask, prefix=self._view.rows)
+
+    @functools.cached_property
+    def session_lengths(self) -> npt.NDArray[np.float64]:
+        """Terms of the rows that pass, by session code; float64 (sessions,)."""
+        index, rows = self._view.index, self._view.rows
+        return index.lexicon.group_lengths(
+            index.session.view(rows),
+            len(index.sessions),
+            stats_mask=None if self.full else self.mask,
+            prefix=rows,
+        )
 
     @functools.cached_property
     def nodes(self) -> Mask:

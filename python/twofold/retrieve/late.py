@@ -81,8 +81,6 @@ def scores(
     used = weight > 0.0
     if not used.any():
         return None
-    places = chosen[known]
-    similarity = _core.bits_maxsim(
-        np.ascontiguousarray(asked.codes[used]), weight[used], part.codes, starts[places], stops[places]
-    )
+    codes, first, last = part.token_rows(numbers[chosen[known]])
+    similarity = _core.bits_maxsim(np.ascontiguousarray(asked.codes[used]), weight[used], codes, first, last)
     return Late(coded, known, similarity)
