@@ -27,9 +27,9 @@ class Config:
     `stats()`. vectors_in_ram: "codes" keeps a byte per dimension of every vector in RAM and reads the
     float32 values and token codes of those to be scored from the view's file; answers are the same. replica:
     address of a server that recalls may read from while it is at most max_lag events behind (-1: however many).
-    follow: "poll" or "listen" keeps the view in RAM in step from a thread, at least every follow_interval seconds. ann: "hnswlib" lets a
-    graph that `maintain` makes propose the candidates of vector search where a tenant has ann_rows vectors or
-    more; what it proposes is scored exactly.
+    follow: "poll" or "listen" keeps the view in RAM in step from a thread, at least every follow_interval seconds.
+    ann: "hnswlib" lets a graph that `maintain` makes propose the candidates of vector search where a tenant has
+    ann_rows vectors or more; what it proposes is scored exactly.
     """
 
     embedder: str | None = "auto"
