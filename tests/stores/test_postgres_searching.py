@@ -129,6 +129,15 @@ def test_statistics_and_frequencies_are_exact(told: Any) -> None:
         for arguments in ({"stats_mask": mask, "prefix": prefix}, {"prefix": prefix}, {}):
             a, b = (v.index.lexicon.statistics(**arguments) for v in (here, there))
             assert a == b
+        ids = np.array([3, 1, 7], np.uint32)
+        groups = here.index.session.view(here.rows)
+        for arguments in ({"stats_mask": mask, "prefix": prefix}, {}):
+            told_of = []
+            for view in (here, there):
+                lengths = view.index.lexicon.group_lengths(groups, len(here.index.sessions), **arguments)
+                scored = view.index.lexicon.group_scores(ids, groups, lengths, **arguments)
+                told_of.append((lengths.tobytes(), scored.tobytes()))
+            assert told_of[0] == told_of[1]
         ids = np.array(source.choice(len(here.index.terms), 6, replace=False), np.uint32)
         a, b = (
             v.index.lexicon.document_frequency(ids, stats_mask=mask, prefix=prefix) for v in (here, there)

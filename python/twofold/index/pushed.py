@@ -134,6 +134,42 @@ class PushedLexicon:
             terms, stats_mask=_at(stats_mask, found), prefix=_before(prefix, found)
         )
 
+    def group_lengths(
+        self, groups: Ints, count: int, *, stats_mask: Mask | None = None, prefix: int | None = None
+    ) -> npt.NDArray[np.float64]:
+        """Terms of the documents that count, by group; float64 (count,). Documents of group -1 are in none."""
+        end = min(len(self), len(groups)) if prefix is None else min(prefix, len(self), len(groups))
+        if stats_mask is not None:
+            end = min(end, len(stats_mask))
+        own = groups[:end]
+        counted = own >= 0 if stats_mask is None else (own >= 0) & stats_mask[:end]
+        # Whole numbers far below 2^53: their sums do not depend on the order.
+        units = self._lengths.view(end)[counted].astype(np.float64)
+        out: npt.NDArray[np.float64] = np.bincount(own[counted], weights=units, minlength=count) * _UNIT
+        return out
+
+    def group_scores(
+        self,
+        terms: Ids,
+        groups: Ints,
+        lengths: npt.NDArray[np.float64],
+        *,
+        stats_mask: Mask | None = None,
+        prefix: int | None = None,
+        **model: Any,
+    ) -> npt.NDArray[np.float64]:
+        """BM25 of each group taken as one document."""
+        found = self._of(terms)
+        known = found.ordinals[: np.searchsorted(found.ordinals, len(groups))]
+        return found.lexicon.group_scores(
+            terms,
+            groups[known].astype(np.int64),
+            lengths,
+            stats_mask=_at(stats_mask, found),
+            prefix=_before(prefix, found),
+            **model,
+        )
+
     def _of(self, terms: Ids) -> _Fetched:
         ids, rows = tuple(terms.tolist()), len(self)
         for (then, _), kept in self._fetched.items():

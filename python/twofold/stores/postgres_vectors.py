@@ -31,20 +31,27 @@ MISSING: Final = """SELECT s.generation, s.ordinal, s.part, s.data FROM @vector 
 # The planner's guesses whether to read the whole table, and whether to sort all of a tenant's rows, depend on
 # statistics that may be stale; a query that names its rows or asks for few of many never should.
 _NO_SCAN: Final = "SELECT set_config('enable_seqscan', 'off', true)"
-_KNOBS: Final = """SELECT set_config('hnsw.ef_search', %s, true), set_config('hnsw.iterative_scan',
-    'strict_order', true), set_config('hnsw.max_scan_tuples', '200000', true),
-    set_config('enable_sort', 'off', true)"""
+# In strict order a row that is found late is dropped, so that asking for more finds no more of the nearest: of 30,000
+# clustered vectors 97.2 % of the nearest 232, and 99.7 % by going on in relaxed order and sorting what came.
+_KNOBS: Final = """SELECT set_config('hnsw.ef_search', '1000', true), set_config('hnsw.iterative_scan',
+    'relaxed_order', true), set_config('hnsw.max_scan_tuples', '200000', true),
+    set_config('hnsw.scan_mem_multiplier', '20', true), set_config('enable_sort', 'off', true)"""
+WIDE: Final = 1_500  # rows that an approximate index is asked for at least
 _AMONG: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s AND ordinal = ANY(%b)
     ORDER BY v <=> %b::vector LIMIT %s"""
 # Not the expression that indexes are over, so this one reads all of the tenant's.
 _ALL: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s
     ORDER BY v <=> %b::vector LIMIT %s"""
-_NEAREST: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s
-    AND vector_dims(v) = {dimension} ORDER BY (v::vector({dimension})) <=> %b::vector({dimension}) LIMIT %s"""
+_NEAREST: Final = """WITH found AS MATERIALIZED (
+        SELECT ordinal, (v::vector({dimension})) <=> %b::vector({dimension}) AS far FROM @embedding
+        WHERE tenant = %s AND generation = %s AND vector_dims(v) = {dimension} ORDER BY far LIMIT %s
+    ) SELECT ordinal FROM found ORDER BY far LIMIT %s"""
 
 # vectorscale cannot look up an expression again in the table ("attnum > 0"): it gets a column of its own.
-_NEAREST_COLUMN: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s
-    AND v_{dimension} IS NOT NULL ORDER BY v_{dimension} <=> %b::vector({dimension}) LIMIT %s"""
+_NEAREST_COLUMN: Final = """WITH found AS MATERIALIZED (
+        SELECT ordinal, v_{dimension} <=> %b::vector({dimension}) AS far FROM @embedding
+        WHERE tenant = %s AND generation = %s AND v_{dimension} IS NOT NULL ORDER BY far LIMIT %s
+    ) SELECT ordinal FROM found ORDER BY far LIMIT %s"""
 COLUMNS: Final = """SELECT substr(a.attname, 3)::int FROM pg_attribute AS a
     WHERE a.attrelid = to_regclass(%s) AND a.attname ~ '^v_[0-9]+$' AND NOT a.attisdropped"""
 
@@ -107,9 +114,9 @@ def asking(
         return [(_NO_SCAN, ()), (_AMONG, (tenant, generation, numbers(ordinals), near, count))]
     if exact:
         return [(_NO_SCAN, ()), (_ALL, (tenant, generation, near, count))]
-    effort = str(min(max(4 * count, 200), 1000))  # at most what the extension takes
     sql = (_NEAREST_COLUMN if column else _NEAREST).format(dimension=len(query))
-    return [(_NO_SCAN, ()), (_KNOBS, (effort,)), (sql, (tenant, generation, near, count))]
+    wide = max(5 * count, WIDE)
+    return [(_NO_SCAN, ()), (_KNOBS, ()), (sql, (near, tenant, generation, wide, count))]
 
 
 def index_ddl(dimension: int, kind: str) -> list[str]:
