@@ -62,6 +62,8 @@ OTHER: dict[str, Any] = {
     "role_next_weight": 0.9,
     "gate_tokens": 8.0,
     "session_weight": 0.1,
+    "session_lexical_weight": 0.9,
+    "session_repeat_weight": 0.3,
     "session_top": 5,
     "speaker_weight": 2.0,
     "role_weight": 0.0,

@@ -74,8 +74,8 @@ def only(**weights: float) -> Profile:
     """A profile in which nothing counts but the given weights."""
     zero = dict.fromkeys(
         "vector_weight lexical_weight tag_weight graph_weight previous_weight next_weight second_previous_weight "
-        "second_next_weight answer_weight role_next_weight session_weight speaker_weight role_weight "
-        "confidence_weight strength_weight".split(),
+        "second_next_weight answer_weight role_next_weight session_weight session_lexical_weight "
+        "session_repeat_weight speaker_weight role_weight confidence_weight strength_weight".split(),
         0.0,
     )
     return Profile(name="test", **{**zero, **weights})

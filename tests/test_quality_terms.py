@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import math
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
@@ -13,10 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from twofold import AgentMemory, Profile
 from twofold.embed.codes import CodeEmbedder, TokenCodes, code_embedder, sign_bits
 from twofold.embed.hashing import Hashing
+from twofold.retrieve.fuse import better_in_session
 from twofold.retrieve.question import event_named
 
 RUNNER = Path(__file__).resolve().parent.parent / "benchmarks" / "quality" / "run.py"
@@ -244,6 +248,74 @@ def test_an_answer_takes_from_its_question_and_a_session_from_its_best(mem: Agen
     sessions = part(mem, "zebra", "session")
     assert sessions["Where did the zebra go?"] == sessions["To the river."]
     assert sessions["To the river."] > sessions["To the river, elsewhere."]
+
+
+def test_a_session_that_holds_all_words_of_the_question_lifts_its_turns(mem: AgentMemory) -> None:
+    for session, turns in {
+        "trip": ["We went to Lisbon.", "The violin broke on the way."],
+        "one": ["Lisbon is sunny.", "Lisbon has trams."],
+        "none": ["The fridge hums.", "The kettle whistles."],
+    }.items():
+        mem.add_many([{"content": turn, "session_id": session} for turn in turns])
+    mem.add("A violin has four strings, in Lisbon too")  # of no session
+    question = "What broke in Lisbon, the violin?"
+    words = part(mem, question, "session_lexical")
+    assert words["We went to Lisbon."] == words["The violin broke on the way."]
+    assert words["We went to Lisbon."] > 0.0 > words["Lisbon is sunny."] > words["The fridge hums."]
+    assert words["A violin has four strings, in Lisbon too"] == 0.0
+    # By the best session's, less the candidates' mean.
+    assert words["We went to Lisbon."] - words["The fridge hums."] == pytest.approx(0.2)
+    assert part(mem, question, "session_lexical", profile={"session_lexical_weight": 0.0}) == {}
+    assert part(mem, "zzz", "session_lexical") == dict.fromkeys(part(mem, "zzz", "vector"), 0.0)
+
+
+def test_words_of_a_session_are_those_the_reader_may_see(mem: AgentMemory) -> None:
+    mem.add("We went to Lisbon.", session_id="a", namespace="mine")
+    hidden = mem.add("The violin broke on the way.", session_id="a", namespace="mine")
+    mem.add("A violin has strings.", session_id="b", namespace="mine")
+    mem.add("The violin and the Lisbon tram.", session_id="a", namespace="theirs")
+    question = "Lisbon violin"
+    before = part(mem, question, "session_lexical", namespaces=["mine"])
+    assert before["We went to Lisbon."] > before["A violin has strings."]
+    mem.forget(hidden.id)
+    after = part(mem, question, "session_lexical", namespaces=["mine"])
+    assert after["We went to Lisbon."] == pytest.approx(after["A violin has strings."])
+
+
+def test_one_session_does_not_fill_the_list(mem: AgentMemory) -> None:
+    mem.add_many([{"content": f"zebra number {i}", "session_id": "s"} for i in range(3)])
+    mem.add("zebra and more", session_id="t")
+    mem.add_many([{"content": f"zebra alone {i}"} for i in range(2)])
+    found = mem.recall("zebra", promote=False)
+    repeats = {h.content: h.parts["repeats"] for h in found}
+    own = [repeats[h.content] for h in found if h.content.startswith("zebra number")]
+    assert own == pytest.approx([0.0, -0.02 * math.log(2), -0.02 * math.log(3)])
+    assert [repeats[f"zebra alone {i}"] for i in range(2)] == [0.0, 0.0]
+    assert repeats["zebra and more"] == 0.0
+    assert part(mem, "zebra", "repeats", profile={"session_repeat_weight": 0.0}) == {}
+    strict = mem.recall("zebra", promote=False, profile={"session_repeat_weight": 9.0})
+    assert [h.content.startswith("zebra number") for h in strict][-2:] == [True, True]
+    # Within the session the order stays.
+    assert [h.content for h in strict if "number" in h.content] == [
+        h.content for h in found if "number" in h.content
+    ]
+
+
+@given(st.lists(st.tuples(st.integers(-1, 3), st.sampled_from([0.0, 0.5, 1.0])), max_size=12))
+def test_better_rows_of_the_same_session_are_counted(rows: list[tuple[int, float]]) -> None:
+    want = [
+        sum(
+            other == session and (theirs > score or (theirs == score and j < i))
+            for j, (other, theirs) in enumerate(rows)
+        )
+        if session >= 0
+        else 0
+        for i, (session, score) in enumerate(rows)
+    ]
+    sessions = np.array([s for s, _ in rows], np.int64)
+    scores = np.array([v for _, v in rows], np.float64)
+    if rows:
+        assert better_in_session(sessions, scores).tolist() == want
 
 
 def test_a_time_in_the_question_is_a_preference_never_a_filter(mem: AgentMemory) -> None:

@@ -79,6 +79,34 @@ py::array_t<double> scores(const Lexicon& lexicon, const Terms& terms, const Arr
     return array_of(out);
 }
 
+py::array_t<double> group_lengths(const Lexicon& lexicon, const Array<std::int64_t>& groups,
+                                  std::size_t count, const Mask& stats_mask, const Prefix& prefix) {
+    const auto owners = span_of(groups, "groups");
+    const LexiconScope scope = scope_of({}, stats_mask, prefix);
+    std::vector<double> out;
+    {
+        const py::gil_scoped_release nogil;
+        out = lexicon.group_lengths(owners, count, scope);
+    }
+    return array_of(out);
+}
+
+py::array_t<double> group_scores(const Lexicon& lexicon, const Terms& terms,
+                                 const Array<std::int64_t>& groups, const Array<double>& lengths,
+                                 const Mask& stats_mask, const Prefix& prefix, double k1, double b,
+                                 const Number& longest) {
+    const auto ids = span_of(terms, "terms");
+    const auto owners = span_of(groups, "groups");
+    const auto sizes = span_of(lengths, "lengths");
+    const LexiconScope scope = scope_of({}, stats_mask, prefix);
+    std::vector<double> out;
+    {
+        const py::gil_scoped_release nogil;
+        out = lexicon.group_scores(ids, owners, sizes, scope, {k1, b, {}, {}, longest});
+    }
+    return array_of(out);
+}
+
 py::array_t<std::int64_t> document_frequency(const Lexicon& lexicon, const Terms& terms,
                                              const Mask& stats_mask, const Prefix& prefix) {
     const auto ids = span_of(terms, "terms");
@@ -162,6 +190,15 @@ void bind_lexicon(py::module_& m) {
              py::arg("k1") = 1.2, py::arg("b") = 0.75, py::arg("doc_count") = py::none(),
              py::arg("mean_length") = py::none(), py::arg("longest") = py::none(),
              "The scores search gives to these documents, bit for bit; 0 for those it does not return.")
+        .def("group_lengths", &group_lengths, py::arg("groups").noconvert(), py::arg("count"), py::kw_only(),
+             py::arg("stats_mask").noconvert() = py::none(), py::arg("prefix") = py::none(),
+             "Lengths of groups of counted documents, float64 (count,); groups int64, negative for none.")
+        .def("group_scores", &group_scores, py::arg("terms").noconvert(), py::arg("groups").noconvert(),
+             py::arg("lengths").noconvert(), py::kw_only(), py::arg("stats_mask").noconvert() = py::none(),
+             py::arg("prefix") = py::none(), py::arg("k1") = 1.2, py::arg("b") = 0.75,
+             py::arg("longest") = py::none(),
+             "BM25 of groups, each taken as one document, float64 (groups,); lengths as group_lengths gives "
+             "them.")
         .def("document_frequency", &document_frequency, py::arg("terms").noconvert(), py::kw_only(),
              py::arg("stats_mask").noconvert() = py::none(), py::arg("prefix") = py::none(),
              "Counted documents that hold each term, int64 (t,).")

@@ -359,6 +359,73 @@ std::vector<double> Lexicon::scores(std::span<const std::uint32_t> terms, std::s
     return out;
 }
 
+namespace {
+
+std::size_t group_of(std::span<const std::int64_t> groups, std::size_t document, std::size_t count) {
+    const auto group = static_cast<std::size_t>(groups[document]);
+    if (group >= count) {
+        throw std::out_of_range("document " + std::to_string(document) + " is in group " +
+                                std::to_string(groups[document]) + " of " + std::to_string(count));
+    }
+    return group;
+}
+
+}  // namespace
+
+std::vector<double> Lexicon::group_lengths(std::span<const std::int64_t> groups, std::size_t count,
+                                           const LexiconScope& scope) const {
+    const std::shared_lock lock(mutex_);
+    std::vector<std::int64_t> units(count, 0);
+    const std::size_t end = std::min(visible(scope), groups.size());
+    for (std::size_t d = 0; d < end; ++d) {
+        if (groups[d] < 0 || !passes(scope.stats_mask, scope.has_stats_mask, d)) continue;
+        units[group_of(groups, d, count)] += length_[d];
+    }
+    std::vector<double> out(count);
+    for (std::size_t g = 0; g < count; ++g) out[g] = static_cast<double>(units[g]) * kLengthUnit;
+    return out;
+}
+
+std::vector<double> Lexicon::group_scores(std::span<const std::uint32_t> terms,
+                                          std::span<const std::int64_t> groups,
+                                          std::span<const double> lengths, const LexiconScope& scope,
+                                          const Bm25& model) const {
+    if (!(model.k1 >= 0.0 && model.k1 <= 1e3)) throw std::invalid_argument("k1 must be in [0, 1000]");
+    if (!(model.b >= 0.0 && model.b <= 1.0)) throw std::invalid_argument("b must be in [0, 1]");
+    if (model.longest && !(*model.longest >= 1.0)) throw std::invalid_argument("longest must be at least 1");
+    const std::shared_lock lock(mutex_);
+    const std::size_t prefix = std::min(visible(scope), groups.size());
+    double living = 0.0;
+    double total = 0.0;
+    for (const double length : lengths) {
+        living += length > 0.0 ? 1.0 : 0.0;
+        total += length;
+    }
+    std::vector<double> out(lengths.size(), 0.0);
+    if (living == 0.0) return out;
+    const double mean = total / living;
+    const double limit = model.longest ? *model.longest * mean : std::numeric_limits<double>::infinity();
+    std::vector<double> counts(lengths.size(), 0.0);
+    std::vector<std::size_t> touched;
+    for (const std::uint32_t term : terms) {
+        touched.clear();
+        for (const Posting& p : postings_before(term, prefix)) {
+            if (groups[p.ordinal] < 0 || !passes(scope.stats_mask, scope.has_stats_mask, p.ordinal)) continue;
+            const std::size_t group = group_of(groups, p.ordinal, lengths.size());
+            if (counts[group] == 0.0) touched.push_back(group);
+            counts[group] += static_cast<double>(p.count);
+        }
+        const double df = std::min(static_cast<double>(touched.size()), living);
+        const double gain = arith::log(1.0 + (living - df + 0.5) / (df + 0.5)) * (model.k1 + 1.0);
+        for (const std::size_t group : touched) {
+            const double tf = std::exchange(counts[group], 0.0);
+            const double size = std::min(lengths[group], limit) / mean;
+            out[group] += gain * tf / (tf + model.k1 * (1.0 - model.b + model.b * size));
+        }
+    }
+    return out;
+}
+
 std::vector<std::int64_t> Lexicon::document_frequency(std::span<const std::uint32_t> terms,
                                                       const LexiconScope& scope) const {
     const std::shared_lock lock(mutex_);

@@ -179,6 +179,26 @@ class Lexicon:
         mean_length: float | None = None,
         longest: float | None = None,
     ) -> NDArray[np.float64]: ...
+    def group_lengths(
+        self,
+        groups: NDArray[np.int64],
+        count: int,
+        *,
+        stats_mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
+    ) -> NDArray[np.float64]: ...
+    def group_scores(
+        self,
+        terms: NDArray[np.uint32],
+        groups: NDArray[np.int64],
+        lengths: NDArray[np.float64],
+        *,
+        stats_mask: NDArray[np.bool_] | None = None,
+        prefix: int | None = None,
+        k1: float = 1.2,
+        b: float = 0.75,
+        longest: float | None = None,
+    ) -> NDArray[np.float64]: ...
     def document_frequency(
         self,
         terms: NDArray[np.uint32],

@@ -189,6 +189,9 @@ def recall_at(
                 strength_of(policy, index, view, pooled.ordinals[pooled.chosen], query.now)
                 if profile.strength_weight
                 else None,
+                lexical.sessions(view, eligible, query.terms, pooled.ordinals[pooled.chosen], profile)
+                if profile.session_lexical_weight
+                else None,
             ),
             fuse.Asked(
                 query.cover,

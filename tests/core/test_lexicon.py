@@ -75,6 +75,52 @@ def queries(draw, count):
     return terms, options, arrays
 
 
+@given(st.data())
+def test_groups_equal_the_reference(data):
+    core, twin = both(data.draw(st.lists(documents, max_size=3)))
+    total = len(twin.documents)
+    erased = data.draw(st.lists(st.integers(0, max(total - 1, 0)), max_size=3)) if total else []
+    core.erase(int64(erased))
+    twin.erase(erased)
+    groups = data.draw(st.lists(st.integers(-1, 4), min_size=total, max_size=total))
+    groups = groups[: data.draw(st.integers(0, total))]
+    mask = data.draw(st.none() | st.lists(st.booleans(), min_size=total, max_size=total))
+    of = {
+        "stats_mask": None if mask is None else np.array(mask, np.bool_),
+        "prefix": data.draw(st.none() | st.integers(0, total)),
+    }
+    terms = data.draw(st.lists(term_ids | st.just(77), max_size=5))
+    model = {
+        "k1": data.draw(st.sampled_from([0.0, 1.2])),
+        "b": data.draw(st.sampled_from([0.0, 0.75, 1.0])),
+        "longest": data.draw(st.none() | st.sampled_from([1.0, 1.5])),
+    }
+    lengths = core.group_lengths(int64(groups), 5, **of)
+    twice = {**of, "stats_mask": mask}
+    assert lengths.tolist() == twin.group_lengths(groups, 5, **twice)
+    got = core.group_scores(uint32(terms), int64(groups), lengths, **of, **model)
+    assert got.tolist() == twin.group_scores(terms, groups, lengths.tolist(), **twice, **model)
+
+
+def test_a_group_holding_both_words_beats_two_mentions_of_one():
+    core, _ = both([[{1: 1.0, 9: 1.0}, {2: 1.0, 8: 1.0}, {1: 1.0, 7: 1.0}, {1: 1.0, 6: 1.0}, {5: 2.0}]])
+    groups = int64([0, 0, 1, 1, 2])
+    lengths = core.group_lengths(groups, 3)
+    assert lengths.tolist() == [4.0, 4.0, 2.0]
+    scores = core.group_scores(uint32([1, 2]), groups, lengths)
+    assert scores[0] > scores[1] > scores[2] == 0.0
+
+
+def test_a_group_out_of_range_is_refused():
+    core, _ = both([[{1: 1.0}]])
+    with pytest.raises(IndexError, match="document 0 is in group 3 of 2"):
+        core.group_lengths(int64([3]), 2)
+    with pytest.raises(IndexError, match="document 0 is in group 3 of 1"):
+        core.group_scores(uint32([1]), int64([3]), np.array([1.0]))
+    with pytest.raises(ValueError, match="k1 must be"):
+        core.group_scores(uint32([1]), int64([0]), np.array([1.0]), k1=-1.0)
+
+
 @given(batches=st.lists(documents, max_size=3), data=st.data())
 def test_equals_the_reference(batches, data):
     core, twin = both(batches)

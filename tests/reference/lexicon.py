@@ -82,6 +82,47 @@ class Lexicon:
                 score += gain * tf / (tf + (k1 * (1.0 - b) + slope * min(self.length(ordinal), limit)))
         return score
 
+    def group_lengths(
+        self,
+        groups: Sequence[int],
+        count: int,
+        *,
+        stats_mask: Sequence[bool] | None = None,
+        prefix: int | None = None,
+    ) -> list[float]:
+        """Return the length of every group of documents."""
+        counted = [d for d in self.counted(stats_mask, prefix) if d < len(groups)]
+        return [sum(self.length(d) for d in counted if groups[d] == group) for group in range(count)]
+
+    def group_scores(
+        self,
+        terms: Sequence[int],
+        groups: Sequence[int],
+        lengths: Sequence[float],
+        *,
+        stats_mask: Sequence[bool] | None = None,
+        prefix: int | None = None,
+        k1: float = 1.2,
+        b: float = 0.75,
+        longest: float | None = None,
+    ) -> list[float]:
+        """Return BM25 of every group, its documents read as one."""
+        counted = [d for d in self.counted(stats_mask, prefix) if d < len(groups)]
+        living = sum(length > 0 for length in lengths)
+        mean = sum(lengths) / living if living else 0.0
+        out = [0.0] * len(lengths)
+        for term in terms if living else ():
+            held: dict[int, float] = {}
+            for d in counted:
+                if groups[d] >= 0 and term in (self.documents[d] or {}):
+                    held[groups[d]] = held.get(groups[d], 0.0) + self.documents[d][term]
+            df = min(len(held), living)
+            gain = log(1.0 + (living - df + 0.5) / (df + 0.5)) * (k1 + 1.0)
+            for group, tf in held.items():
+                size = min(lengths[group], float("inf") if longest is None else longest * mean) / mean
+                out[group] += gain * tf / (tf + k1 * (1.0 - b + b * size))
+        return out
+
     def search(self, terms: Sequence[int], k: int, **options: object) -> list[tuple[int, float]]:
         """Return the best k documents with a score above 0."""
         scores = {d: self.score(d, terms, **options) for d in range(len(self.documents))}  # type: ignore[arg-type]

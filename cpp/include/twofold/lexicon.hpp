@@ -85,6 +85,19 @@ class Lexicon {
                                std::span<const std::int64_t> ordinals, const LexiconScope& scope,
                                const Bm25& model) const;
 
+    /// The lengths of groups of documents, each taken as one document: of every group in 0 .. count - 1 the
+    /// lengths of the counted documents whose group it is. groups has one value per document, negative for
+    /// none; documents beyond it are in none. Throws std::out_of_range for a group of count or more.
+    std::vector<double> group_lengths(std::span<const std::int64_t> groups, std::size_t count,
+                                      const LexiconScope& scope) const;
+
+    /// BM25 of groups, each taken as one document: terms of a group are the sums over its counted documents,
+    /// frequencies (at most their number) and the mean length are over the groups with a length. lengths are
+    /// those group_lengths gave.
+    std::vector<double> group_scores(std::span<const std::uint32_t> terms,
+                                     std::span<const std::int64_t> groups, std::span<const double> lengths,
+                                     const LexiconScope& scope, const Bm25& model) const;
+
     std::vector<std::int64_t> document_frequency(std::span<const std::uint32_t> terms,
                                                  const LexiconScope& scope) const;
     LexiconStatistics statistics(const LexiconScope& scope) const;

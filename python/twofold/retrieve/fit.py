@@ -31,6 +31,8 @@ CONSTANTS: Final[dict[str, tuple[str, ...]]] = {
         "role_next_weight",
     ),
     "session": ("session_weight",),
+    "session_lexical": ("session_lexical_weight",),
+    "repeats": ("session_repeat_weight",),
     "speaker": ("speaker_weight",),
     "role": ("role_weight",),
     "time": ("time_weight",),

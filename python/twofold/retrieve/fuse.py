@@ -5,6 +5,7 @@ Float work is elementwise, exact (fsum) or in the core: numpy's own sums depend 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from twofold.retrieve.candidates import Candidates, Mask, Ordinals, Scores
 from twofold.retrieve.late import Late
 from twofold.retrieve.profile import SPREAD, Profile
 from twofold.retrieve.question import in_times
+from twofold.retrieve.vector import ln
 
 _USER = ROLES.index("user")
 
@@ -45,12 +47,13 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Exact scores: lexical and cosine of every row of the pool, late and strength of the candidates."""
+    """Exact scores: lexical and cosine of every row of the pool; late, strength and sessions of the candidates."""
 
     lexical: Scores
     cosine: Scores
     late: Late | None = None
     strength: Scores | None = None
+    sessions: Scores | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +185,25 @@ def session(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
     )
 
 
+def better_in_session(sessions: npt.NDArray[np.int64], scores: Scores) -> npt.NDArray[np.int64]:
+    """How many rows of the same session come before each by (score descending, place); 0 without a session."""
+    # Stable: within a session the better come first, of equal ones the earlier.
+    order = np.argsort(-scores, kind="stable")
+    order = order[np.argsort(sessions[order], kind="stable")]
+    own = sessions[order]
+    places = np.arange(len(own))
+    starts = np.maximum.accumulate(np.where(np.append(True, own[1:] != own[:-1]), places, 0))
+    out = np.empty(len(own), np.int64)
+    out[order] = np.where(own >= 0, places - starts, 0)
+    return out
+
+
+@functools.cache
+def _logs(blocks: int) -> Scores:
+    """ln(1 + n) for n up to 256 * (blocks + 1) - 1."""
+    return np.array([ln(1 + n) for n in range(256 * (blocks + 1))])
+
+
 def fuse(
     view: View,
     pooled: Pool,
@@ -206,6 +228,8 @@ def fuse(
             parts["neighbours"] = neighbours(view, pooled, base, profile)
         if profile.session_weight:
             parts["session"] = session(view, pooled, base, profile)
+        if profile.session_lexical_weight and found.sessions is not None:
+            parts["session_lexical"] = profile.session_lexical_weight * found.sessions
         if profile.speaker_weight and asked.speaker >= 0:
             parts["speaker"] = profile.speaker_weight * (index.speaker.view(view.rows)[rows] == asked.speaker)
         if profile.role_weight and not asked.assistant:
@@ -222,6 +246,10 @@ def fuse(
     total = np.zeros(len(rows))
     for addend in parts.values():
         total = total + addend
+    if profile.session_repeat_weight and len(rows):
+        better = better_in_session(index.session.view(view.rows)[rows], total)
+        parts["repeats"] = -profile.session_repeat_weight * _logs(int(better.max()) // 256)[better]
+        total = total + parts["repeats"]
     order = np.argsort(-total, kind="stable")  # rows ascend: score descending, then ordinal ascending
     return Fused(
         Candidates(rows[order], total[order]), {name: addend[order] for name, addend in parts.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypedDict
 
@@ -66,6 +67,36 @@ def scores(view: View, scope: Mask, terms: Sequence[str], ordinals: Ordinals, pr
         longest=profile.longest,
         **scoped(view, scope),
     )
+    return out
+
+
+def sessions(view: View, mask: Mask, terms: Sequence[str], ordinals: Ordinals, profile: Profile) -> Scores:
+    """BM25 of each row's session taken as one document, by the best of them and less the rows' mean.
+
+    A session is what `mask` lets through of it. 0 for rows without one; float64 (len(ordinals),).
+    """
+    out = np.zeros(len(ordinals), np.float64)
+    ids = term_ids(view, terms)
+    groups = view.index.session.view(view.rows)
+    own = groups[ordinals]
+    inside = own >= 0
+    if len(ids) == 0 or not inside.any():
+        return out
+    facts = view.facts(mask)
+    found = view.index.lexicon.group_scores(
+        ids,
+        groups,
+        facts.session_lengths,
+        stats_mask=None if facts.full else mask,
+        prefix=view.rows,
+        k1=profile.k1,
+        b=profile.b,
+        longest=profile.longest,
+    )[own[inside]]
+    best = found.max()
+    if best > 0.0:
+        found = found / best
+        out[inside] = found - math.fsum(found.tolist()) / len(found)
     return out
 
 
