@@ -1,7 +1,7 @@
 # One command from a bare checkout: every target sets up what it needs first, and skips what is current.
 SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
-EXTRAS := build dev serve mcp postgres anthropic
+EXTRAS := build dev serve mcp postgres anthropic langgraph
 VENV ?= .venv
 JOBS ?= 2
 TWOFOLD_DATA ?= ../shared/data
@@ -112,6 +112,7 @@ stubs: $(DEV_STAMP) $(BUILD_STAMP)
 	@MYPYPATH=python $(BIN)/stubtest twofold._core --concise --ignore-disjoint-bases --allowlist tools/stubtest_allow.txt
 
 pytest: $(DEV_STAMP) $(BUILD_STAMP) ## the Python tests alone (ARGS="-k name" to choose)
+	@$(PY) tools/vendor_suites.py
 	$(call say,pytest)
 	@$(PYTEST) $(ARGS)
 

@@ -69,6 +69,7 @@ class Draft:
     spans: list[tuple[int, int]] = field(default_factory=list)
     data: npt.NDArray[np.float32] | None = None
     codes: tuple[bytes, ...] = ()
+    bare: bool = False  # stored without vectors: words and relations find it
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,9 @@ def validate(vault: Vault, principal: Principal, namespace: str, item: Mapping[s
         frame=frames.frame(content) if vault.auto_supersede else None,
     )
     analyse(vault, draft)
-    if item.get("vector") is not None:
+    if item.get("vector") is False:
+        draft.bare = True
+    elif item.get("vector") is not None:
         draft.data = given_vector(vault, principal.tenant, item["vector"])
         draft.spans = [(0, len(content))]
     return draft
@@ -410,7 +413,7 @@ def embed(vault: Vault, principal: Principal, drafts: Sequence[Draft]) -> None:
     texts: list[str] = []
     owners: list[Draft] = []
     for draft in drafts:
-        if draft.data is not None:
+        if draft.data is not None or draft.bare:
             continue
         lead = lead_in(draft)
         room = max(16, embedder.max_tokens - (embedder.count_tokens(lead) if lead else 0))
@@ -427,7 +430,7 @@ def embed(vault: Vault, principal: Principal, drafts: Sequence[Draft]) -> None:
     data, codes = embed_texts(embedder, texts, [len(owner.spans) == 1 for owner in owners])
     at = 0
     for draft in drafts:
-        if draft.data is None:
+        if draft.data is None and not draft.bare:
             draft.data = data[at : at + len(draft.spans)]
             draft.codes = codes[at : at + len(draft.spans)]
             at += len(draft.spans)
