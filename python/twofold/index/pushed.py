@@ -145,8 +145,8 @@ class PushedLexicon:
         counted = own >= 0 if stats_mask is None else (own >= 0) & stats_mask[:end]
         # Whole numbers far below 2^53: their sums do not depend on the order.
         units = self._lengths.view(end)[counted].astype(np.float64)
-        out: npt.NDArray[np.float64] = np.bincount(own[counted], weights=units, minlength=count) * _UNIT
-        return out
+        sums = np.bincount(own[counted], weights=units, minlength=count).astype(np.float64)
+        return np.multiply(sums, np.float64(_UNIT))
 
     def group_scores(
         self,
