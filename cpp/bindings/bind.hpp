@@ -14,5 +14,6 @@ void bind_fuse(py::module_& m);
 void bind_decay(py::module_& m);
 void bind_pack(py::module_& m);
 void bind_turns(py::module_& m);
+void bind_blend(py::module_& m);
 void bind_bits(py::module_& m);
 void bind_names(py::module_& m);

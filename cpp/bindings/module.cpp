@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, m) {
     bind_decay(m);
     bind_pack(m);
     bind_turns(m);
+    bind_blend(m);
     bind_bits(m);
     bind_names(m);
 }

@@ -11,12 +11,21 @@ namespace {
 
 using Rows = std::vector<std::int64_t>;
 
-/// A set of rows that tells the rank of each: the rows that pass are few, the words of their bits fewer still.
+/// A set of rows that tells the rank of each: the rows that pass are few, the words of their bits fewer
+/// still.
 class RowSet {
   public:
     explicit RowSet(std::size_t size) : words_((size + 63) / 64, 0), before_(words_.size(), 0) {}
     bool has(std::size_t row) const { return (words_[row / 64] >> (row % 64) & 1U) != 0; }
     void add(std::size_t row) { words_[row / 64] |= std::uint64_t{1} << (row % 64); }
+
+    /// Whether the row was added: it is not if `wanted` is false or the set has it.
+    bool add_if(std::size_t row, bool wanted) {
+        const std::uint64_t bit = std::uint64_t{wanted} << (row % 64);
+        const std::uint64_t before = words_[row / 64];
+        words_[row / 64] = before | bit;
+        return (bit & ~before) != 0;
+    }
 
     /// All rows, ascending; `place` is right until the next `add`.
     Rows rows() {
@@ -69,17 +78,20 @@ Pool collect(std::span<const std::span<const std::int64_t>> lists, std::span<con
     }
     const Rows rows = set.rows();
     Rows frontier = rows;
-    for (std::size_t step = 0; step < reach; ++step) {
-        Rows further;
+    const std::size_t visible = std::min(mask.size(), size);
+    for (std::size_t step = 0; step < reach && visible > 0; ++step) {
+        // Without branches on data: whether a neighbour is new is as good as random, and there are thousands.
+        Rows further(2 * frontier.size());
+        std::size_t found = 0;
         for (const std::int64_t row : frontier) {
             for (const std::int64_t near : {read(previous, row), read(next, row)}) {
-                if (!inside(near)) continue;
-                const auto at = static_cast<std::size_t>(near);
-                if (at >= mask.size() || mask[at] == 0 || set.has(at)) continue;
-                set.add(at);
-                further.push_back(near);
+                const bool reached = near >= 0 && static_cast<std::size_t>(near) < visible;
+                const std::size_t at = reached ? static_cast<std::size_t>(near) : 0;
+                further[found] = near;
+                found += static_cast<std::size_t>(set.add_if(at, reached && mask[at] != 0));
             }
         }
+        further.resize(found);
         frontier = std::move(further);
     }
     Pool pool;

@@ -337,6 +337,32 @@ def collect(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the union of row lists with the turns around them: ordinals, and chosen, previous, next places."""
 
+def relevance(
+    chosen: NDArray[np.int64],
+    lexical: NDArray[np.float64],
+    cosine: NDArray[np.float64],
+    coded: NDArray[np.bool_] | None = None,
+    known: NDArray[np.int64] | None = None,
+    similarity: NDArray[np.float64] | None = None,
+    *,
+    lexical_weight: float,
+    cosine_weight: float,
+    late_cosine_weight: float = 0.0,
+    late_weight: float = 0.0,
+    scale: float = 1.0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the addends of relevance per place of a pool: lexical, cosine, late; empty ones do not apply.
+
+    lexical, cosine, coded (p,): per place. chosen (c,): the candidates' places. known (k,): candidate numbers
+    with a similarity. Raises ValueError for lengths that do not fit, IndexError for places outside.
+    """
+
+def blend(addends: Sequence[NDArray[np.float64]], count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return candidate numbers by sum descending (equal sums ascending), and the sums, float64 (count,)."""
+
+def exact_sum(values: NDArray[np.float64]) -> float:
+    """Return the sum rounded once, as `math.fsum` does."""
+
 def turn_terms(
     ordinals: NDArray[np.int64],
     chosen: NDArray[np.int64],

@@ -386,6 +386,9 @@ class TagMatcher:
         self._stems: dict[str, list[str]] = {}  # stem -> keys
         self._near: dict[str, list[str]] = {}  # key with one letter deleted -> keys
         self._keys: list[str] = []  # sorted, for prefixes
+        # First and last two letters -> bit set of the lengths of the keys that have them.
+        self._heads: dict[str, int] = {}
+        self._tails: dict[str, int] = {}
         for tag in tags:
             self.add(tag)
 
@@ -401,6 +404,8 @@ class TagMatcher:
             return
         self._tags[key] = [tag]
         insort(self._keys, key)
+        self._heads[key[:2]] = self._heads.get(key[:2], 0) | 1 << len(key)
+        self._tails[key[-2:]] = self._tails.get(key[-2:], 0) | 1 << len(key)
         self._stems.setdefault(_stem(_fold(key)), []).append(key)
         if 5 <= len(key) <= self._MAX_FUZZY:
             for shorter in _deletions(key):
@@ -427,9 +432,11 @@ class TagMatcher:
         if length > 3 or len(word) < 3:
             return
         # Whether a tag is named must not depend on the other tags: a replay sees fewer of them.
-        first = bisect_left(self._keys, word)
-        last = bisect_left(self._keys, word + "\U0010ffff", first)
-        begun = [(key, 0.5 + 0.3 * len(word) / len(key)) for key in self._keys[first:last]]
+        begun: list[tuple[str, float]] = []
+        if self._heads.get(word[:2], 0) >> len(word):
+            first = bisect_left(self._keys, word)
+            last = bisect_left(self._keys, word + "\U0010ffff", first)
+            begun = [(key, 0.5 + 0.3 * len(word) / len(key)) for key in self._keys[first:last]]
         stems = [(key, 0.9) for key in self._stems.get(_stem(_fold(word)), ())]
         near = [(key, 0.8) for key in self._one_edit_away(word)]
         for key, score in begun + stems + near:
@@ -438,6 +445,10 @@ class TagMatcher:
 
     def _one_edit_away(self, word: str) -> list[str]:
         if not 5 <= len(word) <= self._MAX_FUZZY:
+            return []
+        # One edit leaves the first two letters as they are or the last two, and the length within one.
+        lengths = self._heads.get(word[:2], 0) | self._tails.get(word[-2:], 0)
+        if not lengths >> (len(word) - 1) & 0b111:
             return []
         near = list(self._near.get(word, ()))
         # Nearly every word stops here: two lookups a letter, and nothing is built.

@@ -6,7 +6,6 @@ Float work is elementwise, exact (fsum) or in the core: numpy's own sums depend 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -113,28 +112,32 @@ def relevance(
                 ranked = Candidates(layers[name].ordinals, ranks)
                 parts[name] = _spread(pooled.ordinals, ranked)
         return parts
+    if profile.fusion == "max":
+        if profile.lexical_weight:
+            parts["lexical"] = profile.lexical_weight * _scaled(found.lexical, chosen)
+        if profile.vector_weight:
+            parts["vector"] = profile.vector_weight * _scaled(found.cosine, chosen)
+        return parts
     late = found.late
+    # The candidates' mean cosine only sets the zero that a missing neighbour or session counts.
+    lexical, cosine, similar = _core.relevance(
+        chosen,
+        found.lexical,
+        found.cosine,
+        *(() if late is None else (late.coded, late.known, late.similarity)),
+        lexical_weight=profile.lexical_weight if late is None else profile.late_lexical_weight,
+        cosine_weight=profile.vector_weight,
+        late_cosine_weight=profile.late_vector_weight,
+        late_weight=profile.late_weight * asked.cover,
+        scale=asked.cover * (SPREAD / asked.spread),
+    )
     if profile.lexical_weight:
-        weight = profile.lexical_weight if late is None else profile.late_lexical_weight
-        parts["lexical"] = weight * _scaled(found.lexical, chosen)
-    if profile.vector_weight and profile.fusion == "max":
-        parts["vector"] = profile.vector_weight * _scaled(found.cosine, chosen)
-    elif profile.vector_weight:
-        scale = asked.cover * (SPREAD / asked.spread)
-        # The mean only sets the zero that a missing neighbour or session counts.
-        above = scale * (found.cosine - _mean(found.cosine[chosen]))
-        if late is None:
-            parts["vector"] = profile.vector_weight * above
-        else:
-            parts["vector"] = np.where(late.coded, profile.late_vector_weight, profile.vector_weight) * above
-            similar = np.zeros(len(pooled.ordinals))
-            similar[chosen[late.known]] = late.similarity - _mean(late.similarity)
-            parts["late"] = (profile.late_weight * asked.cover) * similar
+        parts["lexical"] = lexical
+    if profile.vector_weight:
+        parts["vector"] = cosine
+        if late is not None:
+            parts["late"] = similar
     return parts
-
-
-def _mean(values: Scores) -> float:
-    return math.fsum(values.tolist()) / max(len(values), 1)
 
 
 def _scaled(values: Scores, chosen: npt.NDArray[np.int64]) -> Scores:
@@ -243,14 +246,11 @@ def fuse(
             parts["confidence"] = profile.confidence_weight * (index.confidence.view(view.rows)[rows] - 1.0)
         if profile.strength_weight and found.strength is not None:
             parts["strength"] = profile.strength_weight * found.strength
-    total = np.zeros(len(rows))
-    for addend in parts.values():
-        total = total + addend
+    order, total = _core.blend(list(parts.values()), len(rows))
     if profile.session_repeat_weight and len(rows):
         better = better_in_session(index.session.view(view.rows)[rows], total)
         parts["repeats"] = -profile.session_repeat_weight * _logs(int(better.max()) // 256)[better]
-        total = total + parts["repeats"]
-    order = np.argsort(-total, kind="stable")  # rows ascend: score descending, then ordinal ascending
+        order, total = _core.blend(list(parts.values()), len(rows))
     return Fused(
         Candidates(rows[order], total[order]), {name: addend[order] for name, addend in parts.items()}
     )
