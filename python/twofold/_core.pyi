@@ -357,7 +357,9 @@ def relevance(
     with a similarity. Raises ValueError for lengths that do not fit, IndexError for places outside.
     """
 
-def blend(addends: Sequence[NDArray[np.float64]], count: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def blend(
+    addends: Sequence[NDArray[np.float64]], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return candidate numbers by sum descending (equal sums ascending), and the sums, float64 (count,)."""
 
 def exact_sum(values: NDArray[np.float64]) -> float:
