@@ -101,7 +101,7 @@ def measure(memories: int, count: int, age: bool) -> None:
             mem = stack.enter_context(AgentMemory(where, embedder=Supplied(DIMENSION)))
 
             def ask(text: str) -> list[str]:
-                pushdown.NAMED = named
+                pushdown.NAMED = pushdown.SCANNED = named
                 return [hit.memory.content for hit in mem.recall(text, promote=False, k=10, **asked)]
 
             return ask

@@ -200,6 +200,7 @@ def test_recall_under_filters(pushed: Any, kind: str, monkeypatch: pytest.Monkey
     if kind == "hnsw":
         pushed.create_vector_index(dimension)
     monkeypatch.setattr(pushdown, "NAMED", 30 if kind == "hnsw" else 10**9)
+    monkeypatch.setattr(pushdown, "SCANNED", 0 if kind == "hnsw" else 10**9)
     source = np.random.default_rng(2)
     generation = pushed.generations(TENANT)[0]
     for share in (0.01, 0.1, 0.5, 1.0):
@@ -220,6 +221,7 @@ def test_rows_recorded_later_are_not_proposed(pushed: Any, monkeypatch: pytest.M
     generation = pushed.generations(TENANT)[0]
     for named in (0, 10**9):
         monkeypatch.setattr(pushdown, "NAMED", named)
+        monkeypatch.setattr(pushdown, "SCANNED", named)
         part = pushdown.candidates(pushed, TENANT, generation, np.ones(60, bool), sample_vectors("x")[0], 5)
         assert part.ordinals.view().max() < 60
         assert len(np.unique(part.ordinals.view())) >= 5
@@ -261,7 +263,8 @@ def test_a_whole_recall_finds_what_an_exact_one_finds(
     filled: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Words, tags, relations and vectors together, all rows and filtered: 0.99 of the top ten, no short list."""
-    monkeypatch.setattr(pushdown, "NAMED", 0 if kind == "hnsw" else 10**9)
+    for name in ("NAMED", "SCANNED"):
+        monkeypatch.setattr(pushdown, name, 0 if kind == "hnsw" else 10**9)
     clock = ManualClock("2027-01-01T00:00:00Z")
     with (
         AgentMemory(pg.address(filled), embedder="hashing:64", clock=clock) as local,
@@ -284,6 +287,7 @@ def test_a_whole_recall_finds_what_an_exact_one_finds(
 def test_no_table_is_read_as_a_whole(filled: Path, named: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server's own counters: what 20 recalls read is read by indexes, the exact scan of vectors included."""
     monkeypatch.setattr(pushdown, "NAMED", named)
+    monkeypatch.setattr(pushdown, "SCANNED", named)
     address = pg.address(filled, mode="pushdown")
     with psycopg.connect(pg.shared().dsn("postgres", "twofold"), autocommit=True) as db:
         db.execute("ANALYZE")

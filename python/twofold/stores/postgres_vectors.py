@@ -36,7 +36,7 @@ _NO_SCAN: Final = "SELECT set_config('enable_seqscan', 'off', true)"
 _KNOBS: Final = """SELECT set_config('hnsw.ef_search', '1000', true), set_config('hnsw.iterative_scan',
     'relaxed_order', true), set_config('hnsw.max_scan_tuples', '200000', true),
     set_config('hnsw.scan_mem_multiplier', '20', true), set_config('enable_sort', 'off', true)"""
-WIDE: Final = 1_500  # rows that an approximate index is asked for at least
+WIDE: Final = 6_000  # rows that an approximate index is asked for at least
 _AMONG: Final = """SELECT ordinal FROM @embedding WHERE tenant = %s AND generation = %s AND ordinal = ANY(%b)
     ORDER BY v <=> %b::vector LIMIT %s"""
 # Not the expression that indexes are over, so this one reads all of the tenant's.
