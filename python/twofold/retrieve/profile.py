@@ -76,13 +76,13 @@ class Profile:
     answer_weight: float = 0.25
     role_next_weight: float = 0.20
     gate_tokens: float = 52.0
-    # Mean of the session's best candidates, and BM25 of the session as one document (by the best candidate's
-    # session, less their mean). Together +1.9 frac@10 on LoCoMo; half of the first alone was 1.0 before.
+    # Mean of the session's best candidates (+1.4 frac@10 on LoCoMo), and BM25 of the session as one document, by
+    # the best candidate's session and less the candidates' mean (+1.0).
     session_weight: float = 0.5
     session_top: int = 2
     session_lexical_weight: float = 0.2
     # Taken off, times ln(1 + how many candidates of its session are better): one session must not fill the list
-    # (+1.1 [0.1, 2.6] frac@10 on BEAM).
+    # (+1.1 frac@10 on BEAM).
     session_repeat_weight: float = 0.02
     speaker_weight: float = 0.3
     # Taken off what a role other than the user said, unless the question asks for it (+9.2 frac@10 on BEAM).
