@@ -315,7 +315,7 @@ def test_better_rows_of_the_same_session_are_counted(rows: list[tuple[int, float
     sessions = np.array([s for s, _ in rows], np.int64)
     scores = np.array([v for _, v in rows], np.float64)
     if rows:
-        assert better_in_session(sessions, scores).tolist() == want
+        assert better_in_session(sessions, np.argsort(-scores, kind="stable")).tolist() == want
 
 
 def test_a_time_in_the_question_is_a_preference_never_a_filter(mem: AgentMemory) -> None:

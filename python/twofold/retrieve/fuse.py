@@ -188,16 +188,17 @@ def session(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
     )
 
 
-def better_in_session(sessions: npt.NDArray[np.int64], scores: Scores) -> npt.NDArray[np.int64]:
-    """How many rows of the same session come before each by (score descending, place); 0 without a session."""
-    # Stable: within a session the better come first, of equal ones the earlier.
-    order = np.argsort(-scores, kind="stable")
-    order = order[np.argsort(sessions[order], kind="stable")]
+def better_in_session(sessions: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many rows of the same session stand before each in `order`, the rows best first; 0 without a session."""
     own = sessions[order]
+    by = own.argsort(kind="stable")  # within a session the better stay before the others
+    own = own[by]
     places = np.arange(len(own))
-    starts = np.maximum.accumulate(np.where(np.append(True, own[1:] != own[:-1]), places, 0))
+    first = np.flatnonzero(own[1:] != own[:-1]) + 1
+    starts = np.zeros(len(own), np.int64)
+    starts[first] = first
     out = np.empty(len(own), np.int64)
-    out[order] = np.where(own >= 0, places - starts, 0)
+    out[order[by]] = np.where(own >= 0, places - np.maximum.accumulate(starts), 0)
     return out
 
 
@@ -248,7 +249,7 @@ def fuse(
             parts["strength"] = profile.strength_weight * found.strength
     order, total = _core.blend(list(parts.values()), len(rows))
     if profile.session_repeat_weight and len(rows):
-        better = better_in_session(index.session.view(view.rows)[rows], total)
+        better = better_in_session(index.session.view(view.rows)[rows], order)
         parts["repeats"] = -profile.session_repeat_weight * _logs(int(better.max()) // 256)[better]
         order, total = _core.blend(list(parts.values()), len(rows))
     return Fused(

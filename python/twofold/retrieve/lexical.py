@@ -95,8 +95,7 @@ def sessions(view: View, mask: Mask, terms: Sequence[str], ordinals: Ordinals, p
     )[own[inside]]
     best = found.max()
     if best > 0.0:
-        found = found / best
-        out[inside] = found - math.fsum(found.tolist()) / len(found)
+        out[inside] = (found - math.fsum(found.tolist()) / len(found)) / best
     return out
 
 
