@@ -115,7 +115,7 @@ class Follower:
 
     def _listening(self) -> Listener:
         vault = self._vault()
-        return vault.store.listen() if vault is not None else self._alarm  # type: ignore[attr-defined,no-any-return]
+        return vault.store.listen() if vault is not None else self._alarm  # type: ignore[attr-defined]
 
     def _round(self) -> None:
         vault = self._vault()

@@ -33,7 +33,9 @@ with AgentMemory(sys.argv[1], embedder="hashing:64") as mem:
 
 
 def write_elsewhere(address: str, count: int) -> None:
-    subprocess.run([sys.executable, "-c", WRITER, address, str(count), os.urandom(4).hex()], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", WRITER, address, str(count), os.urandom(4).hex()], check=True, timeout=60
+    )
 
 
 def seq(mem: AgentMemory) -> int:

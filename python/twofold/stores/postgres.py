@@ -84,6 +84,7 @@ def _marks(count: int) -> str:
 _READ = "BEGIN READ ONLY"
 _SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('twofold tenant ' || %s::text || ' ' || %s::text, 0))"
+_TRY_LOCK = _LOCK.replace("pg_advisory", "pg_try_advisory")
 _LOCK_TIMEOUT = "SELECT set_config('lock_timeout', %s, true)"
 # For the transaction only, as everything that is set, so that nothing stays on a connection that others use next.
 _AS_TENANT = (
@@ -826,7 +827,18 @@ class _Writing:
         while True:
             try:
                 self._db = store._take("write")
-                self._lock_tenant(self._db)
+                # Behind a pool of few server connections, writers that wait on the lock would hold them all, and the
+                # one that has the lock could not read: there each asks again and holds nothing meanwhile.
+                if store._prepare is None and not self._lock_is_free(self._db):
+                    self._give_back()
+                    if monotonic() - start > store._timeout:
+                        raise StoreBusy(
+                            f"another writer of {store.url} has held a lock for more than {store._timeout:g} s; "
+                            "try again, or open the store with a longer timeout"
+                        )
+                    time.sleep(0.01)
+                    continue
+                self._lock_tenant(self._db, begun=store._prepare is None)
                 return
             except (psycopg.Error, UnicodeEncodeError) as error:
                 self._give_back()
@@ -835,10 +847,20 @@ class _Writing:
                     store._fail(error, doing)
             store._pause(attempt)
 
-    def _lock_tenant(self, db: Connection) -> None:
+    def _lock_is_free(self, db: Connection) -> bool:
+        """Begin, and take the tenant's lock if nobody has it; else end at once."""
+        db.execute("BEGIN")
+        found = db.execute(_TRY_LOCK, (self._store._schema, self._tenant)).fetchone()
+        if found and found[0]:
+            return True
+        db.execute("ROLLBACK")
+        return False
+
+    def _lock_tenant(self, db: Connection, *, begun: bool) -> None:
         store, tenant = self._store, self._tenant
         with db.pipeline():
-            db.execute("BEGIN")
+            if not begun:
+                db.execute("BEGIN")
             db.execute(_AS_TENANT, store._as_tenant(tenant))
             db.execute(_LOCK_TIMEOUT, (store._milliseconds(),))
             db.execute(_LOCK, (store._schema, tenant))
