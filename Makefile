@@ -30,7 +30,7 @@ say = @printf '\033[1m==>\033[0m %s\n' "$(1)"
 .DEFAULT_GOAL := help
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+( [a-z-]+)*:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: build model ## set up everything, then store and recall memories
 	$(call say,demo)
@@ -168,6 +168,17 @@ tsan: $(ENV_STAMP) ## C++ tests under ThreadSanitizer
 
 asan-py: $(DEV_STAMP) ## Python tests of the core under AddressSanitizer, in an environment of its own
 	@tools/asan_python.sh
+
+# --- deployment -------------------------------------------------------------------------------------------
+
+.PHONY: deploy-aws deploy-gcp deploy-azure
+deploy-aws deploy-gcp deploy-azure: deploy-%: ## plan, ask, apply deploy/% (variables: terraform.tfvars or TF_VAR_...; APPROVE=1 does not ask)
+	@command -v terraform > /dev/null || { echo "terraform is not here: https://developer.hashicorp.com/terraform/install"; exit 1; }
+	$(call say,terraform: deploy/$*)
+	@terraform -chdir=deploy/$* init -input=false
+	@terraform -chdir=deploy/$* plan -input=false -out=twofold.plan
+	@if [ "$(APPROVE)" != 1 ]; then read -r -p "Apply this plan? Only 'yes' does: " answer; [ "$$answer" = yes ]; fi
+	@terraform -chdir=deploy/$* apply -input=false twofold.plan && rm -f deploy/$*/twofold.plan
 
 # --- releases and the long lane ---------------------------------------------------------------------------
 
