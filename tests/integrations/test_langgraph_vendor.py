@@ -72,6 +72,8 @@ def run(suite: str, file: str, folder: Path, expected: int) -> None:
         ".",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "no:valkey",
     ]
     done = subprocess.run(
         [*command, "-p", "langgraph_plugin", file],
