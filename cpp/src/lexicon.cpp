@@ -338,9 +338,27 @@ std::vector<double> Lexicon::scores(std::span<const std::uint32_t> terms, std::s
             order.push_back(static_cast<std::uint32_t>(i));
         }
     }
-    std::sort(order.begin(), order.end(),
-              [ordinals](std::uint32_t a, std::uint32_t b) { return ordinals[a] < ordinals[b]; });
+    const auto earlier = [ordinals](std::uint32_t a, std::uint32_t b) { return ordinals[a] < ordinals[b]; };
+    if (!std::is_sorted(order.begin(), order.end(), earlier)) std::sort(order.begin(), order.end(), earlier);
+    // A list that is not much longer than the documents asked for is read through, with the place of each document at
+    // hand; a longer one is galloped over. Terms come in turn either way, so the sums are the same bits.
+    constexpr std::size_t kReadThrough = 16;
+    std::vector<std::uint32_t> place;
+    bool distinct = true;
+    for (std::size_t n = 1; n < order.size(); ++n) distinct &= ordinals[order[n - 1]] != ordinals[order[n]];
+    if (distinct && !order.empty()) {
+        place.assign(static_cast<std::size_t>(ordinals[order.back()]) + 1, 0);
+        for (const std::uint32_t i : order) place[static_cast<std::size_t>(ordinals[i])] = i + 1;
+    }
     for (const Query::Term& term : query.terms) {
+        if (!place.empty() && term.postings.size() / kReadThrough < order.size()) {
+            for (const Posting& p : term.postings) {
+                if (p.ordinal >= place.size()) break;
+                const std::uint32_t found = place[p.ordinal];
+                if (found != 0) out[found - 1] += query.add(term, p.count, length_[p.ordinal]);
+            }
+            continue;
+        }
         const Posting* at = term.postings.data();
         const Posting* const end = at + term.postings.size();
         for (const std::uint32_t i : order) {
@@ -406,21 +424,28 @@ std::vector<double> Lexicon::group_scores(std::span<const std::uint32_t> terms,
     const double mean = total / living;
     const double limit = model.longest ? *model.longest * mean : std::numeric_limits<double>::infinity();
     std::vector<double> counts(lengths.size(), 0.0);
-    std::vector<std::size_t> touched;
+    std::vector<double> norms(lengths.size());
+    for (std::size_t g = 0; g < lengths.size(); ++g) {
+        const double size = std::min(lengths[g], limit) / mean;
+        norms[g] = model.k1 * (1.0 - model.b + model.b * size);
+    }
+    std::vector<std::size_t> touched(lengths.size() + 1);
     for (const std::uint32_t term : terms) {
-        touched.clear();
+        std::size_t found = 0;
         for (const Posting& p : postings_before(term, prefix)) {
             if (groups[p.ordinal] < 0 || !passes(scope.stats_mask, scope.has_stats_mask, p.ordinal)) continue;
             const std::size_t group = group_of(groups, p.ordinal, lengths.size());
-            if (counts[group] == 0.0) touched.push_back(group);
-            counts[group] += static_cast<double>(p.count);
+            double& count = counts[group];
+            touched[found] = group;  // without a branch on data
+            found += static_cast<std::size_t>(count == 0.0);
+            count += static_cast<double>(p.count);
         }
-        const double df = std::min(static_cast<double>(touched.size()), living);
+        const double df = std::min(static_cast<double>(found), living);
         const double gain = arith::log(1.0 + (living - df + 0.5) / (df + 0.5)) * (model.k1 + 1.0);
-        for (const std::size_t group : touched) {
+        for (std::size_t n = 0; n < found; ++n) {
+            const std::size_t group = touched[n];
             const double tf = std::exchange(counts[group], 0.0);
-            const double size = std::min(lengths[group], limit) / mean;
-            out[group] += gain * tf / (tf + model.k1 * (1.0 - model.b + model.b * size));
+            out[group] += gain * tf / (tf + norms[group]);
         }
     }
     return out;

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from twofold.stores import sqlite
+from twofold.stores import schema, sqlite
 from twofold.stores.sqlite import SQLiteStore
 from twofold.testing import add, assert_sound
 
@@ -72,3 +74,17 @@ def test_a_new_store_is_built_as_the_newest_file_was(tmp_path: Path) -> None:
     assert schemas[0] == schemas[1], (
         "the format changed: add a migration, or make the fixture again if this format was never released"
     )
+
+
+@given(
+    st.lists(st.text(alphabet='a",\\[] é中\n\u200b', max_size=4), min_size=1, max_size=3),
+    st.text('[]",a\\ ', max_size=8),
+)
+def test_a_list_read_quickly_is_the_list(values: list[str], other: str) -> None:
+    for text in (json.dumps(values, ensure_ascii=False, separators=(",", ":")), other, f'["{other}"]'):
+        plain = schema._plain_list(text)
+        if plain is not None and text:
+            assert list(plain) == json.loads(text)
+            assert json.dumps(plain, ensure_ascii=False, separators=(",", ":")) == text
+    assert schema._plain_list('["a","b c"]') == ("a", "b c")
+    assert schema._plain_list('["]') is None

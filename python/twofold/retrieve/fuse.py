@@ -251,7 +251,7 @@ def fuse(
     if profile.session_repeat_weight and len(rows):
         better = better_in_session(index.session.view(view.rows)[rows], order)
         parts["repeats"] = -profile.session_repeat_weight * _logs(int(better.max()) // 256)[better]
-        order, total = _core.blend(list(parts.values()), len(rows))
+        order, total = _core.blend([total, parts["repeats"]], len(rows))  # the addends in turn, as before
     return Fused(
         Candidates(rows[order], total[order]), {name: addend[order] for name, addend in parts.items()}
     )

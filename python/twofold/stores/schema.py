@@ -49,9 +49,12 @@ def row_of(values: Iterable[Any]) -> Row:
     found = list(values)
     for at in _ROW_LISTS:
         text = found[at]
-        found[at] = _list_of(text, found[0]) if text else ()
+        if (plain := _plain_list(text)) is not None:
+            found[at] = plain
+            continue
+        found[at] = _list_of(text, found[0])
         # One text for one list: whatever else decodes to it was not written by us.
-        if text and _encode(found[at]) != text:
+        if _encode(found[at]) != text:
             raise StoreCorrupt(
                 f"row {found[0]} has {ROW_COLUMNS[at]} that are no list of strings: {text[:80]!r}"
             )
@@ -60,6 +63,19 @@ def row_of(values: Iterable[Any]) -> Row:
     found[_ROW_PINNED] = found[_ROW_PINNED] == 1
     found[-1] = found[-1] == 1
     return Row._make(found)
+
+
+def _plain_list(text: Any) -> tuple[str, ...] | None:
+    """The list of a text that is surely its canonical JSON (nothing escaped or unprintable); None: look closer."""
+    if not text:
+        return ()
+    if not isinstance(text, str) or len(text) < 4 or not text.startswith('["') or not text.endswith('"]'):
+        return None
+    if "\\" in text or not text.isprintable():
+        return None
+    inner = text[2:-2]
+    found = inner.split('","')
+    return tuple(found) if inner.count('"') == 2 * (len(found) - 1) else None
 
 
 def _list_of(text: str, ordinal: Any) -> tuple[str, ...]:
