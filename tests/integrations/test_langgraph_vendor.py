@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,31 @@ def test_the_page_lists_what_is_left_out() -> None:
             assert f"`{name}`" in page
     for count in (PASSED | SLOW).values():
         assert str(count) in page
+
+
+def test_the_vendors_own_example_runs_but_for_its_import(tmp_path: Path) -> None:
+    """`SqliteStore`'s documentation, the example with `from_conn_string`, as it stands in the archive."""
+    source = FOLDERS[SQLITE] / "langgraph" / "store" / "sqlite" / "base.py"
+    if not source.is_file():
+        pytest.skip("not here: run `python tools/vendor_suites.py`")
+    blocks = re.findall(
+        r"^ +```python\n(.*?)^ +```", source.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    line = "from langgraph.store.sqlite import SqliteStore"
+    example = textwrap.dedent(next(b for b in blocks if "from_conn_string" in b and "index=" not in b))
+    assert example.count(line) == 1
+    ours = example.replace(line, "from twofold.integrations.langgraph import TwofoldStore as SqliteStore")
+    code = f"{ours}\nassert item.value == {{'theme': 'dark'}}\n"
+    command = [sys.executable, "-W", "error", "-c", code]
+    subprocess.run(
+        command, check=True, cwd=tmp_path, timeout=60, env={**os.environ, "TWOFOLD_EMBEDDER": "hashing"}
+    )
+
+
+def test_our_example_runs_in_a_real_graph(tmp_path: Path) -> None:
+    pytest.importorskip("langgraph.graph", reason="pip install langgraph")
+    example = HERE.parent.parent / "examples" / "langgraph_store.py"
+    done = subprocess.run(
+        [sys.executable, str(example)], check=True, cwd=tmp_path, timeout=120, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[0] == "My cat is called Miso"
