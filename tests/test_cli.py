@@ -129,6 +129,13 @@ def test_export_import_backup_verify(run: Any, tmp_path: Path) -> None:
     assert run("backup", str(tmp_path / "b.db")).exit_code == OK
     assert run("backup", str(tmp_path / "b.db")).exit_code == FAILED
     assert value(run("stats", "--json", store="b.db"))["memories"] == 2
+    restored = str(tmp_path / "restored")
+    assert value(run("restore-backup", str(tmp_path / "b.db"), restored, "--json"))["path"] == restored
+    assert value(run("verify", "--json", "--expected-head", head, store="restored"))["ok"]
+    assert (
+        run("restore-backup", str(tmp_path / "b.db"), restored).exit_code == FAILED
+    )  # nothing is overwritten
+    assert run("restore-backup", str(tmp_path / "none.db"), str(tmp_path / "r2")).exit_code != OK
     (tmp_path / "m.jsonl").write_text('{"text": "three"}\n')
     assert value(run("import", str(tmp_path / "m.jsonl"), "--format", "jsonl", "--json"))["new"] == 1
 

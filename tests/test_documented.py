@@ -12,6 +12,7 @@ import click
 import pytest
 
 from twofold import Config, Profile, cli, errors
+from twofold.integrations.importers import FORMATS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -43,6 +44,12 @@ LEAVES = {path: c for path, c in COMMANDS.items() if not isinstance(c, click.Gro
 def test_every_command_is_in_the_reference(path: tuple[str, ...]) -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert f"twofold {' '.join(path)}" in page
+
+
+def test_the_formats_of_import_are_in_its_help() -> None:
+    (option,) = [p for p in COMMANDS["import",].params if p.name == "format_"]
+    assert isinstance(option, click.Option)
+    assert set(re.findall(r"[\w-]+", option.help or "")) >= {"twofold", *FORMATS}
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)

@@ -721,7 +721,11 @@ def export_(path: Path, no_vectors: bool, **options: Any) -> None:
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True)
 @click.option(
-    "--format", "format_", default="twofold", show_default=True, help="See docs/cli.md for all formats."
+    "--format",
+    "format_",
+    default="twofold",
+    show_default=True,
+    help="twofold, jsonl, markdown, messages, claude-code, chatgpt, mem0 or reference.",
 )
 @common
 def import_(path: Path, dry_run: bool, format_: str, **options: Any) -> None:
@@ -753,6 +757,21 @@ def backup(path: Path, **options: Any) -> None:
     with opened({**options, "embedder": options["embedder"] or "none"}) as mem:
         target = mem.backup(path)
         show({"path": str(target)}, options["as_json"], lambda: f"wrote {target}")
+
+
+@main.command("restore-backup")
+@click.argument("backup_", metavar="BACKUP", type=click.Path(path_type=Path))
+@click.argument("destination", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
+def restore_backup_(backup_: Path, destination: Path, as_json: bool) -> None:
+    """Make a new store from a backup, which is checked first. Nothing is overwritten.
+
+    Example: twofold restore-backup /backups/memory-2026-03-14.db ./restored
+    """
+    from twofold.stores.sqlite import restore_backup
+
+    restore_backup(backup_, destination)
+    show({"path": str(destination)}, as_json, lambda: f"restored {backup_} to {destination}")
 
 
 @main.command()

@@ -571,7 +571,7 @@ class SQLiteStore:
             ) from error
         if code == sqlite3.SQLITE_CORRUPT:
             raise StoreCorrupt(
-                f"{self.url} is damaged ({error}); restore a backup (twofold.stores.sqlite.restore_backup)"
+                f"{self.url} is damaged ({error}); restore a backup (`twofold restore-backup`)"
             ) from error
         remedy = _REMEDIES.get(code, "see the message above")
         raise StoreError(f"cannot {doing} ({self.url}): {error}; {remedy}") from error
