@@ -725,7 +725,7 @@ def export_(path: Path, no_vectors: bool, **options: Any) -> None:
     "format_",
     default="twofold",
     show_default=True,
-    help="twofold, jsonl, markdown, messages, claude-code, chatgpt, mem0 or reference.",
+    help="twofold, jsonl, markdown, messages, claude-code, chatgpt, mem0, memwright or reference.",
 )
 @common
 def import_(path: Path, dry_run: bool, format_: str, **options: Any) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +140,7 @@ CASES: dict[str, tuple[str, str, list[str]]] = {
 
 
 def test_every_format_has_a_case() -> None:
-    assert set(CASES) == set(FORMATS)
+    assert set(CASES) | {"memwright"} == set(FORMATS)  # a folder: below
 
 
 @pytest.mark.parametrize("format_", CASES)
@@ -210,3 +212,72 @@ def test_unknown_format_and_missing_file(mem: AgentMemory, tmp_path: Path) -> No
         import_file(mem, tmp_path, "pdf")
     with pytest.raises(errors.NotFound, match="no file or folder"):
         import_file(mem, tmp_path / "nothing", "jsonl")
+
+
+def test_what_is_current_in_a_memwright_store(mem: AgentMemory, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as db, db:
+        db.execute(
+            "CREATE TABLE memories (id TEXT PRIMARY KEY, content TEXT, tags TEXT, category TEXT, entity TEXT, "
+            "created_at TEXT, event_date TEXT, valid_from TEXT, valid_until TEXT, superseded_by TEXT, "
+            "confidence REAL, status TEXT, metadata TEXT)"
+        )
+        when = "2026-01-02T03:04:05.000000+00:00"
+        for row in (
+            (
+                "a",
+                "Ann works at Acme",
+                '["work"]',
+                "career",
+                "Ann",
+                when,
+                None,
+                when,
+                None,
+                None,
+                0.9,
+                "active",
+                "{}",
+            ),
+            (
+                "b",
+                "Ann works at Old",
+                "[]",
+                "career",
+                "Ann",
+                when,
+                None,
+                when,
+                when,
+                "a",
+                1.0,
+                "superseded",
+                "{}",
+            ),
+            (
+                "c",
+                "Archived note",
+                "[]",
+                "general",
+                None,
+                when,
+                None,
+                when,
+                None,
+                None,
+                1.0,
+                "archived",
+                "{}",
+            ),
+        ):
+            db.execute(f"INSERT INTO memories VALUES ({','.join('?' * 13)})", row)
+    report = import_file(mem, tmp_path, "memwright")
+    assert (report.memories, report.new) == (1, 1)
+    (found,) = mem.search()
+    assert (found.content, found.source_id, found.confidence) == ("Ann works at Acme", "memwright:a", 0.9)
+    assert set(found.tags) == {"work", "career"}
+    assert "Ann" in found.entities
+    assert found.event_date is not None
+    assert found.event_date.year == 2026
+    assert import_file(mem, tmp_path, "memwright").new == 0
+    with pytest.raises(errors.NotFound, match=r"has no memory\.db"):
+        import_file(mem, tmp_path.parent, "memwright")

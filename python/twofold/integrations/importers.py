@@ -326,6 +326,25 @@ def read_reference(path: Path) -> Iterator[Item]:
             raise InvalidInput(f"{path} line {number} is neither an entity nor a relation")
 
 
+def read_memwright(path: Path) -> Iterator[Item]:
+    """A Memwright 2.0.x folder: what is current in it. `twofold.compat.reader.migrate` keeps the history too."""
+    from twofold.compat.reader import read
+
+    for row in read(path).rows:
+        if row["status"] != "active" or row["valid_until"]:
+            continue
+        item: Item = {
+            "content": row["content"],
+            "tags": list(dict.fromkeys([*row["tags"], row["category"]])),
+            "entities": [row["entity"]] if row["entity"] else [],
+            "confidence": min(max(float(row["confidence"]), 0.0), 1.0),
+            "source_id": f"memwright:{row['id']}",
+            "metadata": {**row["metadata"], "namespace": row["namespace"]},
+        }
+        when = _when(row["event_date"] or row["created_at"])
+        yield item if when is None else {**item, "event_date": when}
+
+
 FORMATS: Final[dict[str, Callable[[Path], Iterator[Item]]]] = {
     "jsonl": read_jsonl,
     "markdown": read_markdown,
@@ -333,5 +352,6 @@ FORMATS: Final[dict[str, Callable[[Path], Iterator[Item]]]] = {
     "claude-code": read_claude_code,
     "chatgpt": read_chatgpt,
     "mem0": read_mem0,
+    "memwright": read_memwright,
     "reference": read_reference,
 }
