@@ -67,9 +67,12 @@ def search(view: View, mask: Mask, found: Sequence[tuple[str, int]], profile: Pr
         rows = rows[rows < view.rows]
         rows_of.append(rows[mask[rows]])
         weights.append(np.full(len(rows_of[-1]), 1.0 / (1.0 + n) ** 0.5))
-    about, place = np.unique(np.concatenate(rows_of), return_inverse=True)
-    total = np.zeros(len(about))
-    np.add.at(total, place, np.concatenate(weights))  # one after the other, in the order of `found`
+    if len(found) == 1:  # rows of one entity ascend, each once
+        about, total = rows_of[0], weights[0]
+    else:
+        about, place = np.unique(np.concatenate(rows_of), return_inverse=True)
+        total = np.zeros(len(about))
+        np.add.at(total, place, np.concatenate(weights))  # one after the other, in the order of `found`
     further = (nodes % 2 == 0) & (hops > 1)
     near = facts.newest[(nodes[further] // 2).astype(np.int64)]
     new = (near >= 0) & ~_among(near, about)
