@@ -301,8 +301,11 @@ def test_an_erasure_drops_the_graph(mem: AgentMemory) -> None:
     folder = mem._vault.cache_file("default").parent
     assert len(list(folder.glob("*.ann*"))) == 2
     found = mem.recall(QUESTIONS[0], promote=False, keep=True)
+    unfinished = folder / f"{ann.TEMPORARY}left-by-a-crash"
+    unfinished.write_bytes(b"vectors")
     mem.erase(mem.recall(QUESTIONS[1])[0].memory.id, reason="asked to")
     assert list(folder.glob("*.ann*")) == []
+    assert not unfinished.exists()
     assert mem.recall(QUESTIONS[0], promote=False).trace.approximate == ()
     assert mem.replay(found.receipt.to_json()).altered_by_erasure
     mem.maintain()

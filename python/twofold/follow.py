@@ -100,9 +100,8 @@ class Follower:
         while not self._ended:
             try:
                 if self.mode == "listen" and self._ears is self._alarm:
-                    self._ears = (
-                        self._listening()
-                    )  # before the round, so that no commit falls between the two
+                    # Before the round, so that no commit falls between the two.
+                    self._ears = self._listening()
                 self._round()
                 self.notices += self._ears.wait(self.interval)
             except TwofoldError as error:

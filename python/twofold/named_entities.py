@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from twofold.entities import MAX_NAME
 from twofold.errors import InvalidInput
 
 __all__ = ["EntityFinder", "entity_finder"]
@@ -21,7 +22,6 @@ EntityFinder = Callable[[str], list[str]]
 LABELS: Final = frozenset(
     "PERSON PER ORG GPE LOC FAC PRODUCT EVENT WORK_OF_ART LAW LANGUAGE NORP MISC".split()
 )
-MAX_NAME: Final = 80
 
 
 def entity_finder(setting: str) -> EntityFinder | None:

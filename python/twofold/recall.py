@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, overload
@@ -362,10 +360,8 @@ def pack_hits(
     if not rows:
         rows = {r.ordinal: r for r in vault.reading.rows(tenant, picked)}
     at_rank = np.array(picked, np.int64)
-    *found, positions = places_of(
-        [*(c.ordinals for c in layers.values()), fused.candidates.ordinals], at_rank
-    )
-    places = dict(zip(layers, found, strict=True))
+    places = {name: places_of(c.ordinals, at_rank) for name, c in layers.items()}
+    positions = places_of(fused.candidates.ordinals, at_rank)
     there = np.array(positions, np.int64)
     scores = fused.candidates.scores[there].tolist()
     parts = {name: v[there].tolist() for name, v in fused.parts.items()}
@@ -396,13 +392,11 @@ def pack_hits(
     return hits, max(over, 0), truncated
 
 
-def places_of(lists: Sequence[Ordinals], wanted: Ordinals) -> list[list[int]]:
-    """Where each of `wanted` stands in each of `lists`, none of which has an ordinal twice; -1 for nowhere."""
-    stops = list(itertools.accumulate(map(len, lists)))
-    out = [[-1] * len(wanted) for _ in lists]
-    for place, at in zip(*np.nonzero(np.concatenate(lists)[None, :] == wanted[:, None]), strict=True):
-        which = bisect.bisect_right(stops, at)
-        out[which][place] = int(at) - (stops[which - 1] if which else 0)
+def places_of(ordinals: Ordinals, wanted: Ordinals) -> list[int]:
+    """Where each of `wanted` stands in `ordinals`, which has no ordinal twice; -1 for nowhere."""
+    out = [-1] * len(wanted)
+    for place, at in zip(*np.nonzero(ordinals[None, :] == wanted[:, None]), strict=True):
+        out[place] = int(at)
     return out
 
 

@@ -161,13 +161,28 @@ class Vault:
         head = self.reading.head(tenant)
         if head.seq != index.seq or other_log(index, head):
             with index.lock:
-                if index.seq < head.seq:
-                    changes = self.reading.changes(tenant, index.seq)
-                    if not broken_off(index, changes):
-                        self._feed(index, changes, self.reading)
-                        return self._rebuilt(index, self.reading)
+                reading = self.reading
+                behind = index.seq < head.seq
+                if behind and self._catch_up(index, head, lambda seq: reading.changes(tenant, seq), reading):
+                    return self._rebuilt(index, reading)
             return self._of_this_log(index)
         return index
+
+    def _catch_up(
+        self, index: TenantIndex, head: Head, changes_after: Callable[[int], Changes], store: Reading
+    ) -> bool:
+        """Take in what the log gained up to `head`. False where the view was made from another log.
+
+        The caller holds `index.lock`.
+        """
+        if index.seq >= head.seq:
+            return index.seq == head.seq and not other_log(index, head)
+        changes = changes_after(index.seq)
+        if broken_off(index, changes):
+            return False
+        self._seen(index.tenant, changes.head.seq)
+        self._feed(index, changes, store)
+        return True
 
     def read_from(self, replica: Replica) -> None:
         """Recalls read there from now on."""
@@ -181,16 +196,10 @@ class Vault:
         tenant = index.tenant
         with index.lock:
             head = self.store.head(tenant)  # under the lock: without it this process may have committed since
-            lost = index.seq > head.seq or other_log(index, head)
-            if index.seq < head.seq:
-                changes = self.store.changes(tenant, index.seq)
-                lost = broken_off(index, changes)
-                if not lost:
-                    self._seen(tenant, changes.head.seq)
-                    self._feed(index, changes)
+            same = self._catch_up(index, head, lambda seq: self.store.changes(tenant, seq), self.store)
         if self.replica is not None:
-            self.replica.doubt(tenant, lost)
-        if not lost:
+            self.replica.doubt(tenant, not same)
+        if same:
             return self._rebuilt(index, self.store)
         return self._anew(tenant, self.store.changes(tenant, 0), self.store)
 
@@ -393,9 +402,8 @@ class Vault:
                 ann.drop(path.with_suffix(".ann"))
         return True
 
-    def _feed(self, index: TenantIndex, changes: Changes, store: Reading | None = None) -> None:
+    def _feed(self, index: TenantIndex, changes: Changes, store: Reading) -> None:
         """Apply changes and load the vectors of the rows they brought, for every generation in use."""
-        store = store or self.store
         before = index.rows
         known = index.current_generation()
         index.apply(changes)
@@ -490,14 +498,11 @@ class Vault:
                 index = self._index(tenant)
                 with index.lock:
                     self._seen(tenant, tx.head.seq)
-                    lost = index.seq > tx.head.seq or other_log(index, tx.head)
-                    if index.seq < tx.head.seq:
-                        changes = tx.changes(index.seq)
-                        lost = broken_off(index, changes)
-                        if not lost:
-                            self._feed(index, changes)
-                index = self._anew(tenant, tx.changes(0), self.store) if lost else index
-                index = self._rebuilt(index, self.store)
+                    same = self._catch_up(index, tx.head, tx.changes, self.store)
+                if same:
+                    index = self._rebuilt(index, self.store)
+                else:
+                    index = self._anew(tenant, tx.changes(0), self.store)
                 writer = Writer(self, principal, tx, index)
                 if accesses:
                     writer.event(

@@ -409,7 +409,7 @@ def index_differences(vault: Vault, index: TenantIndex) -> list[str]:
     with index.lock:
         vault.index(index.tenant)
         changes = vault.store.changes(index.tenant, 0)
-        vault._feed(fresh, changes)
+        vault._feed(fresh, changes, vault.store)
         if fresh.seq != index.seq:
             return []  # another process wrote between the two readings; nothing can be said
         out = []

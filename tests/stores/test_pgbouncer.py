@@ -133,16 +133,15 @@ class TestBehindPgbouncer(StoreConformance):
 def test_it_really_pools_transactions(tmp_path: Path) -> None:
     store = open_store(address(tmp_path))
     history(store)
-    modes = {row[-1] for row in bouncer().console("SHOW DATABASES") if row[0] == "twofold"}
-    found = str(bouncer().console("SHOW DATABASES"))
-    assert "transaction" in found or "transaction" in str(bouncer().console("SHOW CONFIG")), modes
+    settings = {row[0]: row[1] for row in bouncer().console("SHOW CONFIG")}
+    assert settings["pool_mode"] == "transaction"
     with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
         ((count,),) = db.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND client_port IS NOT NULL "
             "AND application_name = 'twofold'",
             (pg.ROLE,),
         ).fetchall()
-    assert count <= SERVERS
+    assert 0 < count <= SERVERS
     store.close()
 
 

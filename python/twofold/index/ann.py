@@ -31,6 +31,7 @@ EF_CONSTRUCTION: Final = 200
 EF_SEARCH: Final = 800
 SEED: Final = 1
 FORMAT: Final = 1
+TEMPORARY: Final = ".ann-"  # begins the names of files that are being written
 # Below this share of a graph's rows that pass, too many of its proposals are thrown away: search exactly.
 LEAST_PASSING: Final = 0.9
 # A graph is made anew when rows outside of it are more than this share of what it holds.
@@ -181,7 +182,7 @@ def header_of(path: Path) -> Path:
 def save(graph: VectorGraph, path: Path) -> None:
     """Write the graph, then what it is; each new file takes the old one's place in one rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".ann-")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -234,9 +235,11 @@ def header_at(path: Path) -> dict[str, Any]:
 
 
 def drop(path: Path) -> None:
-    """Remove a graph's files."""
+    """Remove a graph's files, and those that a process which ended too early left unfinished."""
     header_of(path).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
+    for unfinished in path.parent.glob(f"{TEMPORARY}*"):
+        unfinished.unlink(missing_ok=True)
 
 
 def checksum(path: Path) -> int:

@@ -318,13 +318,9 @@ class Saved:
 
     def _block(self, name: str) -> Array:
         """One block, read by itself."""
-        dtype, shape, offset, size, expected = self._header["blocks"][name]
-        body = self._read(offset, offset + size)
-        if _core.checksum(body) != int(expected, 16):
-            raise Stale(f"its block {name} is damaged")
-        items = int(np.prod(shape, dtype=np.int64))
-        block: Array = body[: items * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
-        return block
+        entry = self._header["blocks"][name]
+        _, _, offset, size, _ = entry
+        return _checked(name, entry, self._read(offset, offset + size))
 
     def _read_blocks(self) -> dict[str, Array]:
         kept = int(self._header["kept"])
@@ -333,14 +329,10 @@ class Saved:
         end = int(self._header["size"]) if tokens is None else tokens[2]
         first, rest = self._read(0, kept), self._read(kept, end)
         blocks: dict[str, Array] = {}
-        for name, (dtype, shape, offset, size, expected) in table.items():
+        for name, entry in table.items():
+            _, _, offset, size, _ = entry
             body, start = (first, offset) if offset < kept else (rest, offset - kept)
-            if _core.checksum(body[start : start + size]) != int(expected, 16):
-                raise Stale(f"its block {name} is damaged")
-            kind = np.dtype(dtype)
-            items = int(np.prod(shape, dtype=np.int64))
-            used = body[start : start + items * kind.itemsize]
-            blocks[name] = used.view(kind).reshape(shape)
+            blocks[name] = _checked(name, entry, body[start : start + size])
         return blocks
 
     def _read(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
@@ -358,6 +350,16 @@ class Saved:
 
 def _columns(index: TenantIndex) -> dict[str, Column]:
     return {name: value for name, value in vars(index).items() if isinstance(value, Column)}
+
+
+def _checked(name: str, entry: list[Any], body: npt.NDArray[np.uint8]) -> Array:
+    """The array that a block's bytes are, as its entry in the header says. Stale for other bytes."""
+    dtype, shape, _, _, expected = entry
+    if _core.checksum(body) != int(expected, 16):
+        raise Stale(f"its block {name} is damaged")
+    items = int(np.prod(shape, dtype=np.int64))
+    block: Array = body[: items * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+    return block
 
 
 def _groups(index: TenantIndex) -> dict[str, tuple[Array, Array]]:

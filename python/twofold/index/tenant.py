@@ -497,11 +497,6 @@ class TenantIndex:
             part = self.vectors[number] = VectorPart(generation)
         return part
 
-    @property
-    def closing_order(self) -> Sequence[Closing]:
-        """All closings in the order of the log."""
-        return self.closings.in_order()
-
     # -- looking up --------------------------------------------------------------------------------
 
     def tag_rows(self, tag: str) -> npt.NDArray[np.int64]:
@@ -597,7 +592,7 @@ class View:
         else:
             self.valid_to = np.full(self.rows, OPEN, np.int64)
             self.closed = np.zeros(self.rows, np.bool_)
-            for c in index.closing_order:
+            for c in index.closings:
                 if c.seq > seq:
                     break
                 if self.voided(c):

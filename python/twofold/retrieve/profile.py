@@ -11,7 +11,7 @@ from twofold.errors import InvalidInput
 # Standard deviation of the default encoder's cosines between unrelated texts, the unit of the cosine's weights.
 SPREAD: Final = 0.10
 FUSIONS: Final = ("score", "max", "rrf")
-_COUNTS: Final = ("depth", "session_top", "hops")
+COUNTS: Final = ("depth", "session_top", "hops")  # whole numbers
 # Least and greatest value of each constant; weights and the rest have DEFAULT_RANGE.
 DEFAULT_RANGE: Final = (0.0, 1e9)
 RANGES: Final[dict[str, tuple[float, float]]] = {
@@ -27,7 +27,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
 
 
 def _check(name: str, value: Any) -> None:
-    whole = name in _COUNTS
+    whole = name in COUNTS
     low, high = RANGES.get(name, DEFAULT_RANGE)
     kinds = int if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not math.isfinite(value):

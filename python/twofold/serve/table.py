@@ -14,7 +14,7 @@ from twofold.maintain import GcReport, MaintainReport
 from twofold.model import Memory, Role, Visibility
 from twofold.remember import FIELDS
 from twofold.retrieve.fit import Fit
-from twofold.retrieve.profile import DEFAULT, DEFAULT_RANGE, FUSIONS, RANGES, Profile
+from twofold.retrieve.profile import COUNTS, DEFAULT_RANGE, FUSIONS, RANGES, Profile
 from twofold.serve import wire
 from twofold.serve.schema import Schema, nullable, object_of
 from twofold.transfer import ImportReport
@@ -119,8 +119,7 @@ FILTERS_AND_ALIASES: Final = FILTERS | {alias: FILTERS[name] for alias, name in 
 def _constant(name: str) -> Schema:
     """The range of a profile's constant, as `Profile` checks it."""
     low, high = RANGES.get(name, DEFAULT_RANGE)
-    whole = isinstance(getattr(DEFAULT, name), int)
-    return {"type": "integer" if whole else "number", "minimum": low, "maximum": high}
+    return {"type": "integer" if name in COUNTS else "number", "minimum": low, "maximum": high}
 
 
 _CONSTANTS: Final[dict[str, Schema]] = {

@@ -638,6 +638,17 @@ class PostgresStore:
         if self._pid != os.getpid():
             self._forget_connections()
 
+    @property
+    def _pooled(self) -> bool:
+        """Whether the server's connections are shared by transactions (prepare=0: a pgbouncer is in between)."""
+        return self._prepare is None
+
+    def _locked_out(self) -> StoreBusy:
+        return StoreBusy(
+            f"another writer of {self.url} has held a lock for more than {self._timeout:g} s; try again, or "
+            "open the store with a longer timeout"
+        )
+
     def _fail(self, error: Exception, doing: str) -> NoReturn:
         """Raise the error of our tree that an exception of psycopg means."""
         if self._closed:
@@ -647,10 +658,7 @@ class PostgresStore:
         code = getattr(error, "sqlstate", None) or ""
         text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         if code == "55P03":
-            raise StoreBusy(
-                f"another writer of {self.url} has held a lock for more than {self._timeout:g} s; try again, or "
-                "open the store with a longer timeout"
-            ) from error
+            raise self._locked_out() from error
         if given_up(error) or code in ("57014", "53300"):
             raise StoreBusy(f"cannot {doing} ({self.url}): {text}; try again") from error
         if code in ("XX001", "XX002"):
@@ -829,16 +837,13 @@ class _Writing:
                 self._db = store._take("write")
                 # Behind a pool of few server connections, writers that wait on the lock would hold them all, and the
                 # one that has the lock could not read: there each asks again and holds nothing meanwhile.
-                if store._prepare is None and not self._lock_is_free(self._db):
+                if store._pooled and not self._lock_is_free(self._db):
                     self._give_back()
                     if monotonic() - start > store._timeout:
-                        raise StoreBusy(
-                            f"another writer of {store.url} has held a lock for more than {store._timeout:g} s; "
-                            "try again, or open the store with a longer timeout"
-                        )
+                        raise store._locked_out()
                     time.sleep(0.01)
                     continue
-                self._lock_tenant(self._db, begun=store._prepare is None)
+                self._lock_tenant(self._db, begun=store._pooled)
                 return
             except (psycopg.Error, UnicodeEncodeError) as error:
                 self._give_back()

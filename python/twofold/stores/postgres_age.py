@@ -23,7 +23,7 @@ from psycopg import Error
 from twofold.errors import InvalidInput, StoreError
 from twofold.index.pushed import stored_name
 from twofold.stores.postgres_graph import Step
-from twofold.stores.postgres_schema import TENANT, secured
+from twofold.stores.postgres_schema import TENANT, changing, secured
 
 NAME: Final = "age"
 LABELS: Final = ("Memory", "Entity", "ABOUT", "LINKED")
@@ -62,11 +62,10 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "
             "graph=age needs the extension age: have a superuser run CREATE EXTENSION age; GRANT USAGE ON SCHEMA "
             "ag_catalog TO this role, or leave graph out"
         )
-    db.execute("BEGIN")
     try:
-        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
-        db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
-        if not db.execute(there, (schema,)).fetchall():
+        with changing(db, schema, wait):
+            if db.execute(there, (schema,)).fetchall():
+                return
             for statement in _VERTEX:
                 db.execute(qualified(statement))
             db.execute("SET LOCAL search_path = ag_catalog")  # AGE looks for its operators there
@@ -81,23 +80,13 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "
                 own = f"({_OWNER} = {TENANT})"
                 db.execute(f"CREATE POLICY tenant_only ON {place} USING {own} WITH CHECK {own}")
                 db.execute(f"CREATE INDEX ON {place} (({_OWNER}))")
-        db.execute("COMMIT")
     except Error as error:
-        _undo(db)
         if error.sqlstate == "42501":
             raise StoreError(
                 f"graph=age: this role may not make the graph ({error}); have a superuser run GRANT USAGE ON SCHEMA "
                 "ag_catalog TO it, and GRANT CREATE ON DATABASE"
             ) from error
         raise
-    except BaseException:
-        _undo(db)
-        raise
-
-
-def _undo(db: Any) -> None:
-    if not db.closed:
-        db.execute("ROLLBACK")
 
 
 # Keeping it up

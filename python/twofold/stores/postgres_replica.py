@@ -187,8 +187,7 @@ class ReplicaReads:
         exact: bool = False,
     ) -> list[int]:
         """As PostgresStore.nearest."""
-        if tenant not in self.primary._filled:
-            self.primary._fill(tenant)
+        self.primary._fill(tenant)
         return self._either(
             lambda store: store.nearest(tenant, generation, query, count, ordinals, exact=exact)
         )

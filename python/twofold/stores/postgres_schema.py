@@ -7,7 +7,8 @@ security policy: a session that has not said which tenant it works for sees noth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from twofold.errors import StoreError, StoreTooNew
@@ -133,10 +134,7 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "
     """
     if _format(db, schema, qualified) == len(MIGRATIONS):
         return
-    db.execute("BEGIN")
-    try:
-        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
-        db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
+    with changing(db, schema, wait):
         done = _format(db, schema, qualified)  # again: another process may have been first
         if done == 0 and not _exists(db, schema):
             db.execute(f'CREATE SCHEMA "{schema}"')
@@ -147,11 +145,36 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "
             db.execute(qualified("CREATE TABLE @format (version bigint NOT NULL)"))
             db.execute(qualified("INSERT INTO @format (version) VALUES (0)"))
         db.execute(qualified("UPDATE @format SET version = %s"), (len(MIGRATIONS),))
+
+
+@contextlib.contextmanager
+def changing(db: Any, schema: str, wait: str) -> Iterator[None]:
+    """A transaction that changes what a schema is made of, one process at a time; undone by any exception.
+
+    wait: milliseconds for locks, as the setting lock_timeout takes them.
+    """
+    db.execute("BEGIN")
+    try:
+        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
+        db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
+        yield
         db.execute("COMMIT")
     except BaseException:
         if not db.closed:
             db.execute("ROLLBACK")
         raise
+
+
+def make_table(
+    db: Any, schema: str, qualified: Callable[[str], str], wait: str, there: str, statements: Iterable[str]
+) -> None:
+    """Run the statements if `there`, asked with the schema's name, finds nothing; one process at a time."""
+    if db.execute(there, (schema,)).fetchall():
+        return
+    with changing(db, schema, wait):
+        if not db.execute(there, (schema,)).fetchall():
+            for statement in statements:
+                db.execute(qualified(statement))
 
 
 def _format(db: Any, schema: str, qualified: Callable[[str], str]) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold.index.pushed import stored_name
-from twofold.stores.postgres_schema import secured
+from twofold.stores.postgres_schema import make_table, secured
 
 NAME: Final = "posting"
 BLOCK: Final = 512  # rows of a block: one that holds all of them still fits into a page
@@ -51,20 +51,7 @@ ALL: Final = "SELECT term, block, data FROM @posting WHERE tenant = %s"
 def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "0") -> None:
     """Make the table, one process at a time."""
     there = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'posting'"
-    if db.execute(there, (schema,)).fetchall():
-        return
-    db.execute("BEGIN")
-    try:
-        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
-        db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
-        if not db.execute(there, (schema,)).fetchall():
-            for statement in TABLE:
-                db.execute(qualified(statement))
-        db.execute("COMMIT")
-    except BaseException:
-        if not db.closed:
-            db.execute("ROLLBACK")
-        raise
+    make_table(db, schema, qualified, wait, there, TABLE)
 
 
 def blocks(rows: Iterable[tuple[int, str]]) -> dict[tuple[str, int], bytes]:

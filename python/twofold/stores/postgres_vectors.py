@@ -18,7 +18,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 
 from twofold.errors import InvalidInput, StoreError
-from twofold.stores.postgres_schema import secured
+from twofold.stores.postgres_schema import make_table, secured
 
 THERE: Final = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'embedding'"
 PUT: Final = """INSERT INTO @embedding (tenant, generation, ordinal, part, v) VALUES (%s, %s, %s, %s, %b::vector)
@@ -144,6 +144,17 @@ def index_ddl(dimension: int, kind: str) -> list[str]:
     return [column, create]
 
 
+TABLE: Final = (
+    """CREATE TABLE @embedding (
+        tenant text COLLATE "C" NOT NULL, generation bigint NOT NULL, ordinal bigint NOT NULL,
+        part bigint NOT NULL, v vector NOT NULL,
+        PRIMARY KEY (tenant, generation, ordinal, part),
+        FOREIGN KEY (tenant, generation, ordinal, part) REFERENCES @vector ON DELETE CASCADE
+    )""",
+    *secured("@embedding"),
+)
+
+
 def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "0") -> None:
     """Make the searched table, one process at a time. StoreError without the extension."""
     if db.execute(THERE, (schema,)).fetchall():
@@ -156,23 +167,4 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "
                 f"mode=pushdown needs the extension vector, and this role cannot make it ({error}); have a "
                 "superuser run CREATE EXTENSION vector in this database, or leave mode out"
             ) from error
-    db.execute("BEGIN")
-    try:
-        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
-        db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
-        if not db.execute(THERE, (schema,)).fetchall():
-            for statement in (
-                """CREATE TABLE @embedding (
-                    tenant text COLLATE "C" NOT NULL, generation bigint NOT NULL, ordinal bigint NOT NULL,
-                    part bigint NOT NULL, v vector NOT NULL,
-                    PRIMARY KEY (tenant, generation, ordinal, part),
-                    FOREIGN KEY (tenant, generation, ordinal, part) REFERENCES @vector ON DELETE CASCADE
-                )""",
-                *secured("@embedding"),
-            ):
-                db.execute(qualified(statement))
-        db.execute("COMMIT")
-    except BaseException:
-        if not db.closed:
-            db.execute("ROLLBACK")
-        raise
+    make_table(db, schema, qualified, wait, THERE, TABLE)

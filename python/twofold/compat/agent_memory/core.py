@@ -917,7 +917,7 @@ def _source(hit: Hit) -> str:
 def _revive(writer: Writer, ledger: Ledger, memory_id: str, gone: Known) -> None:
     """Undo what a forgotten memory had superseded; where it had itself an end, its predecessors end there."""
     ends = [c for c in ledger.closings(gone.ordinal) if c.axis == "valid"]
-    for closing in list(writer.index.closing_order):
+    for closing in list(writer.index.closings):
         if closing.by != memory_id or closing.axis != "valid" or closing.seq in writer.index.voids:
             continue
         old = ledger.known(closing.ordinal)
