@@ -256,7 +256,7 @@ CALLS: dict[str, Call] = {
     "__iter__": lambda p, r: list(p.handle),
 }
 # These concern the process or the database file as a whole; tests/test_roles.py shows who may not call them.
-WHOLE = {"close", "backup", "config"}
+WHOLE = {"close", "backup", "config", "doctor"}
 EXTRA: dict[str, Call] = {"preview": preview}
 
 

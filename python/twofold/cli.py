@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from twofold.core import __version__, kernel, kernels
+from twofold.core import __version__
 from twofold.errors import TwofoldError
 
 if TYPE_CHECKING:
@@ -589,32 +589,34 @@ def health(**options: Any) -> None:
 @main.command()
 @common
 def doctor(**options: Any) -> None:
-    """Health, plus the hash chain and what this machine can run.
+    """Health, the hash chain, what this machine can run, and the server of a PostgreSQL store.
 
-    Example: twofold doctor --store ./memory
+    Each check is ok, a warning or failed, with what to do about it; exit status 1 when one failed.
+
+    Example: twofold doctor --store postgresql://twofold@db.internal/twofold --json
     """
-    from twofold.errors import EmbedderUnavailable
+    from twofold.errors import EmbedderUnavailable, StoreError
+    from twofold.verify import doctor_unopened
 
-    checks: list[dict[str, Any]] = []
     try:
         with opened(options) as mem:
-            checks += mem.health()["checks"]
-            chain = mem.verify()
-            detail = "; ".join(chain.problems) or f"{chain.events} events, head {chain.head[:20]}…"
-            checks.append({"name": "hash chain", "ok": chain.ok, "detail": detail})
-    except EmbedderUnavailable as error:
-        checks.append({"name": "embedder", "ok": False, "detail": str(error)})
-        checks.append({"name": "core", "ok": True, "detail": f"kernel {kernel()} of {kernels()}"})
-    report({"healthy": all(c["ok"] for c in checks), "checks": checks}, options["as_json"])
+            body = mem.doctor()
+    except (EmbedderUnavailable, StoreError) as error:
+        body = doctor_unopened(options["store"], error)
+    report(body, options["as_json"])
 
 
 def report(body: dict[str, Any], as_json: bool) -> None:
     """Print checks one a line; exit status 1 when one failed."""
-    show(
-        body,
-        as_json,
-        lambda: (f"[{'ok' if c['ok'] else 'FAILED'}] {c['name']}: {c['detail']}" for c in body["checks"]),
-    )
+
+    def lines() -> Iterator[str]:
+        for check in body["checks"]:
+            state = "FAILED" if not check["ok"] else check.get("state", "ok")
+            yield f"[{state}] {check['name']}: {check['detail']}"
+            if check.get("remedy"):
+                yield f"    remedy: {check['remedy']}"
+
+    show(body, as_json, lines)
     if not body["healthy"]:
         sys.exit(1)
 

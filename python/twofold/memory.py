@@ -645,6 +645,15 @@ class AgentMemory:
         return verify.health(self._vault, self._principal)
 
     @audited
+    def doctor(self) -> dict[str, Any]:
+        """`health`, the hash chain, and the store's server where it has one, each with what to do about it.
+
+        {"healthy": bool, "checks": [{"name", "state": "ok" | "warn" | "fail", "ok", "detail", "remedy"}]}; ok is
+        False for "fail" only. What concerns the server as a whole is told to the tenant's owner only.
+        """
+        return verify.doctor(self._vault, self._principal)
+
+    @audited
     def stats(self) -> dict[str, Any]:
         """Counts of what this handle may see, sizes, and how often latency targets were missed."""
         return verify.stats(self._vault, self._principal, self.config)

@@ -201,6 +201,15 @@ class Head(NamedTuple):
     hash: bytes = b""
 
 
+class Finding(NamedTuple):
+    """What one check of a doctor found. state: "ok", "warn" or "fail"; remedy: what to do about it, "" when ok."""
+
+    name: str
+    state: str
+    detail: str
+    remedy: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Vectors:
     """Vectors of one generation, ordered by (ordinal, part). One memory may own several windows.

@@ -14,16 +14,17 @@ import numpy as np
 
 from twofold import audit
 from twofold.access import Principal
+from twofold.clock import SystemClock, to_us
 from twofold.config import Config
-from twofold.errors import NotFound, StoreError
+from twofold.errors import EmbedderUnavailable, NotFound, StoreError, TwofoldError
 from twofold.explain import event_json
 from twofold.index import ann, kernel, kernels
 from twofold.index.tenant import TenantIndex
 from twofold.lookup import EVERYTHING, reader
-from twofold.model import Event, Kind, Row, Vectors
+from twofold.model import Event, Finding, Kind, Row, Vectors
 from twofold.receipt import text_hash
 from twofold.remember import demand
-from twofold.stores import schema
+from twofold.stores import examine_unopened, schema
 from twofold.vault import Vault
 
 if TYPE_CHECKING:
@@ -376,6 +377,52 @@ def health(vault: Vault, principal: Principal) -> dict[str, Any]:
         detail = found["why"] if found["away"] else f"{found['url']}, served {found['served']}"
         checks.append({"name": "replica", "ok": not found["away"], "detail": detail})
     return {"healthy": all(c["ok"] for c in checks), "checks": checks}
+
+
+# What to do where a check of `health` fails; its detail says what is wrong.
+_REMEDIES = {
+    "store": "run `twofold verify`, then restore a backup if it finds damage",
+    "index": "close every process that has the store open, and delete the folder of derived files beside it",
+    "approximate search": "set ann='off'",
+    "embedder": "open the store with the embedder that made its vectors, or run `twofold reembed`",
+    "follower": "open the store again; recalls catch up by themselves meanwhile",
+    "replica": "look at the replica; recalls are served by the primary meanwhile",
+    "hash chain": "restore a backup; what was changed is named",
+    "open": "see the message",
+}
+
+
+def doctor(vault: Vault, principal: Principal) -> dict[str, Any]:
+    """`health` and the hash chain, and for the tenant's owner what the store says about its server."""
+    found = [
+        _finding(check["name"], check["ok"], check["detail"]) for check in health(vault, principal)["checks"]
+    ]
+    chain = verify(vault, principal)
+    detail = "; ".join(chain.problems) or f"{chain.events} events, head {chain.head[:20]}…"
+    found.append(_finding("hash chain", chain.ok, detail))
+    examine: Any = getattr(vault.store, "examine", None)
+    if examine is not None and principal.is_owner:
+        found += examine(principal.tenant, vault.now, vault.replica)
+    return _told(found)
+
+
+def doctor_unopened(address: str, error: TwofoldError) -> dict[str, Any]:
+    """What can be told where opening a store failed."""
+    name = "embedder" if isinstance(error, EmbedderUnavailable) else "open"
+    found = [Finding(name, "fail", str(error), "see the message")]
+    found.append(Finding("core", "ok", f"kernel {kernel()}, can run {kernels()}"))
+    if isinstance(error, StoreError):
+        found += examine_unopened(address, lambda: to_us(SystemClock().now()))
+    return _told(found)
+
+
+def _finding(name: str, ok: bool, detail: str) -> Finding:
+    return Finding(name, "ok", detail) if ok else Finding(name, "fail", detail, _REMEDIES[name])
+
+
+def _told(found: Sequence[Finding]) -> dict[str, Any]:
+    checks = [{**one._asdict(), "ok": one.state != "fail"} for one in found]
+    return {"healthy": all(check["ok"] for check in checks), "checks": checks}
 
 
 def graph_check(vault: Vault, index: TenantIndex) -> dict[str, Any]:

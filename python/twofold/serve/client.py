@@ -168,8 +168,8 @@ class TwofoldClient(_Base):
     """A handle on a server's memory: what `AgentMemory("http://...", key="tf_...")` gives.
 
     The methods are those of `AgentMemory`, with the same arguments, results and exceptions. The key decides
-    tenant, role and namespaces; `as_agent` and `read_only` narrow further. `backup` and `reembed` are the
-    server's own (`twofold backup`, `twofold reembed` there).
+    tenant, role and namespaces; `as_agent` and `read_only` narrow further. `backup`, `reembed` and
+    `doctor` are the server's own (`twofold backup`, ... there).
     """
 
     def __init__(
@@ -285,6 +285,12 @@ class TwofoldClient(_Base):
         """Not over HTTP: stop the server and run `twofold reembed` there."""
         raise InvalidInput(
             "reembed is not available over HTTP; stop the server and run `twofold reembed` there"
+        )
+
+    def doctor(self) -> Any:
+        """Not over HTTP: run `twofold doctor` on the server. `health` is for every key that may ask."""
+        raise InvalidInput(
+            "doctor is not available over HTTP; run `twofold doctor` on the server, or ask for health"
         )
 
     # -- what differs from one call to one request -------------------------------------------------------

@@ -363,6 +363,7 @@ EXCLUDED: Final = {
     "close": "closes the client's connections",
     "backup": "writes a file on the server's machine: run `twofold backup` there, or use /v1/export",
     "reembed": "runs for long and changes the embedder the server was opened with: stop it, run `twofold reembed`",
+    "doctor": "looks at the server of the store as a whole, beyond any key: run `twofold doctor` there",
     "tenant": "GET /v1/whoami",
     "namespace": "GET /v1/whoami",
     "agent_id": "GET /v1/whoami",

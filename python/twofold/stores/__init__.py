@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
 from twofold.errors import InvalidInput, StoreError
+from twofold.model import Finding
 from twofold.stores.base import Replica, Store, Transaction
 
-__all__ = ["Replica", "Store", "Transaction", "open_replica", "open_store"]
+__all__ = ["Replica", "Store", "Transaction", "examine_unopened", "open_replica", "open_store"]
 
 ENTRY_POINTS: Final = "twofold.stores"  # third parties: name = scheme, value = "module:Class"
 
@@ -53,6 +55,17 @@ def open_replica(store: Store, url: str, max_lag: int, timeout: float) -> Replic
     opener: Any = importlib.import_module("twofold.stores.postgres_replica")
     replica: Replica = opener.open_replica(store, url, max_lag, timeout)
     return replica
+
+
+def examine_unopened(url: str | Path, now: Callable[[], int]) -> list[Finding]:
+    """What can be told about a store that cannot be opened; nothing where its adapter cannot look from outside.
+
+    now: this side's clock, in microseconds.
+    """
+    scheme, separator, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
+    look: Any = getattr(_load(scheme), "examine_unopened", None) if separator and scheme != "sqlite" else None
+    found: list[Finding] = look(url, now) if look is not None else []
+    return found
 
 
 def _make(scheme: str, address: tuple[Any, ...], options: dict[str, Any]) -> Store:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NoReturn, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, unquote_plus, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError
 from twofold.index.pushed import stored_name
-from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
+from twofold.model import Batch, Changes, Event, Finding, Generation, Head, Row, Vectors
 from twofold.stores import postgres_age as age
 from twofold.stores import postgres_feed as feed
 from twofold.stores import postgres_graph as walked
@@ -40,6 +40,7 @@ from twofold.stores import postgres_text as worded
 from twofold.stores import postgres_vectors as pushed
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
+from twofold.stores.places import Places
 from twofold.stores.postgres_derived import TABLES, Derived
 from twofold.stores.postgres_feed import Feed
 from twofold.stores.postgres_schema import AS_TENANT, prepare
@@ -55,6 +56,8 @@ _OURS: Final = (
     "schema", "readers", "writers", "prepare", "scrub", "mode", "graph", "allow_bypass", "notify",
     "statement_timeout",
 )  # fmt: skip
+
+_SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 # A server that is cut off is noticed within half a minute, not after the two hours of the system's default.
 _ALIVE: Final = {
@@ -167,6 +170,7 @@ class PostgresStore:
         if not timeout >= 0:
             raise InvalidInput(f"timeout must be 0 or more seconds, not {timeout!r}")
         own, self._dsn, self.url = split_url(url)
+        self._secrets = secrets_of(url)
         self._timeout = timeout
         self._schema = own.get("schema", DEFAULT_SCHEMA)
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self._schema):
@@ -193,7 +197,7 @@ class PostgresStore:
         """Begin without connections and locks: at the start, and in a forked child, where they are the parent's."""
         self._pid = os.getpid()
         self._idle: deque[Connection] = deque()
-        self._free = {name: threading.Semaphore(limit) for name, limit in self._limits.items()}
+        self._places = {name: Places(limit) for name, limit in self._limits.items()}
         self._locks: dict[str, FifoLock] = {}
         self._mutex = threading.Lock()
         self._mine = threading.local()
@@ -433,6 +437,23 @@ class PostgresStore:
 
         return self._in_snapshot("check the tables", tenant, look)
 
+    def examine(self, tenant: str, now: Callable[[], int], replica: Any = None) -> list[Finding]:
+        """The server, the role, the tables and the connections, each tried for real: see postgres_doctor.
+
+        now: this side's clock, in microseconds; replica: what recalls are read from, if it is not this store.
+        """
+        from twofold.stores.postgres_doctor import examine
+
+        self._refuse_unusable()
+        return examine(self, tenant, now, replica)
+
+    @classmethod
+    def examine_unopened(cls, url: str, now: Callable[[], int]) -> list[Finding]:
+        """As `examine`, of a store that cannot be opened."""
+        from twofold.stores.postgres_doctor import examine_unopened
+
+        return examine_unopened(url, now)
+
     def size(self, tenant: str) -> int:  # noqa: ARG002 -- tenants share the tables
         sql = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c
             JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'"""
@@ -542,7 +563,7 @@ class PostgresStore:
 
     def _take(self, purpose: str) -> Connection:
         self._refuse_unusable()
-        if not self._free[purpose].acquire(timeout=self._timeout):
+        if not self._places[purpose].take(self._timeout):
             raise StoreBusy(
                 f"all {self._limits[purpose]} connections of this process to {self.url} that {purpose} have been "
                 f"in use for {self._timeout:g} s; allow more (?{purpose}rs=...)"
@@ -552,7 +573,7 @@ class PostgresStore:
                 return self._idle.pop()
             return self._connect()
         except BaseException:
-            self._free[purpose].release()
+            self._places[purpose].give()
             raise
 
     def _give(self, db: Connection, purpose: str) -> None:
@@ -564,7 +585,7 @@ class PostgresStore:
             else:
                 self._idle.append(db)
         finally:
-            self._free[purpose].release()
+            self._places[purpose].give()
 
     def _drop_idle(self) -> None:
         while True:
@@ -649,6 +670,14 @@ class PostgresStore:
             "open the store with a longer timeout"
         )
 
+    def plain_text(self, error: Exception) -> str:
+        """The first line of an exception, without what is secret in the address: libpq quotes what it cannot read."""
+        said = str(error).strip()
+        text = said.splitlines()[0] if said else type(error).__name__
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
+
     def _fail(self, error: Exception, doing: str) -> NoReturn:
         """Raise the error of our tree that an exception of psycopg means."""
         if self._closed:
@@ -656,7 +685,7 @@ class PostgresStore:
         if isinstance(error, UnicodeEncodeError | struct.error | psycopg.DataError):
             raise InvalidInput(f"cannot {doing}: {error}") from error
         code = getattr(error, "sqlstate", None) or ""
-        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        text = self.plain_text(error)
         if code == "55P03":
             raise self._locked_out() from error
         if given_up(error) or code in ("57014", "53300"):
@@ -1182,11 +1211,19 @@ def split_url(url: str) -> tuple[dict[str, str], str, str]:
     try:
         parts = urlsplit(url)
         pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-    except ValueError as error:
-        raise InvalidInput(f"the address of the store is not a URL: {error}") from None
+    except ValueError:  # whose message quotes the address
+        raise InvalidInput(
+            "the address of the store is not a URL of the form postgresql://role@host/database?..."
+        ) from None
+    hosts = parts.netloc.rpartition("@")[2]
+    # A password with such a character would be taken for a host, and shown.
+    if parts.fragment or "@" in parts.path or not re.fullmatch(r"(\[[^]]*\]|[^:,]*)(:\d*)?(,.*)?", hosts):
+        raise InvalidInput(
+            "the address of the store is not postgresql://role:password@host:port/database?...; in a password write "
+            "/ as %2F, ? as %3F, # as %23 and @ as %40"
+        )
     own = {name: value for name, value in pairs if name in _OURS}
     rest = {name: value for name, value in pairs if name not in _OURS}
-    hosts = parts.netloc.rpartition("@")[2]
     if "," in hosts or "," in rest.get("host", ""):
         # Of several servers the one that writes; a standby would take the connection and refuse every commit.
         rest.setdefault("target_session_attrs", "read-write")
@@ -1197,8 +1234,20 @@ def split_url(url: str) -> tuple[dict[str, str], str, str]:
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(rest, quote_via=quote), ""))
     user, _, _ = parts.netloc.rpartition("@")[0].partition(":")
     shown_host = f"{user}@{hosts}" if user else hosts
-    query = urlencode({k: v for k, v in pairs if k != "password"}, quote_via=quote)
+    query = urlencode({k: v for k, v in pairs if k not in _SECRET}, quote_via=quote)
     return own, dsn, urlunsplit((parts.scheme, shown_host, parts.path, query, ""))
+
+
+def secrets_of(url: str) -> tuple[str, ...]:
+    """What must not be shown of an address, as it stands there and decoded; the longest first."""
+    parts = urlsplit(url)
+    given = [parts.netloc.rpartition("@")[0].partition(":")[2]]
+    for pair in parts.query.split("&"):
+        name, _, value = pair.partition("=")
+        if unquote_plus(name) in _SECRET:
+            given.append(value)
+    found = {text for one in given if one for text in (one, unquote(one), unquote_plus(one))}
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _choice(own: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
