@@ -175,8 +175,23 @@ def test_rows_of_a_large_store_wait_in_the_file(
         index = mem._vault.index("default")
         part = index.vectors[index.current_generation().number]
         assert part.index.rows_in_file == len(part.index) > 0
+        stored, since = part._tokens
+        assert stored is not None
+        assert stored.count > 1000
+        assert len(since) == 0
         mem.recall(QUESTIONS[0])
         assert part.index.rows_in_file < len(part.index)
+
+
+def test_health_compares_token_codes(place: Path, clock: Any) -> None:
+    with opened(place, clock) as mem:
+        index = mem._vault.index("default")
+        part = index.vectors[index.current_generation().number]
+        assert mem.health()["healthy"]
+        part._tokens[1].view()[-1] ^= np.uint64(1 << 40)
+        broken = mem.health()
+        assert not broken["healthy"]
+        assert any("token codes of generation" in check["detail"] for check in broken["checks"])
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 5000])

@@ -19,7 +19,7 @@ from twofold.config import Config
 from twofold.errors import EmbedderUnavailable, NotFound, StoreError, TwofoldError
 from twofold.explain import event_json
 from twofold.index import ann, kernel, kernels
-from twofold.index.tenant import TenantIndex
+from twofold.index.tenant import TenantIndex, VectorPart
 from twofold.lookup import EVERYTHING, reader
 from twofold.model import Event, Finding, Kind, Row, Vectors
 from twofold.receipt import text_hash
@@ -474,7 +474,24 @@ def index_differences(vault: Vault, index: TenantIndex) -> list[str]:
                 rows = np.arange(len(part.ordinals), dtype=np.int64)
                 if not np.array_equal(mine.index.rows(rows), part.index.rows(rows)):
                     out.append(f"vectors of generation {number} differ from those stored")
+                if not same_tokens(mine, part):
+                    out.append(f"token codes of generation {number} differ from those stored")
     return out
+
+
+def same_tokens(a: VectorPart, b: VectorPart) -> bool:
+    """Whether two parts of as many vectors have the same token codes; some thousand vectors at a time."""
+    for first in range(0, len(a.ordinals), 4096):
+        vectors = np.arange(first, min(first + 4096, len(a.ordinals)), dtype=np.int64)
+        owned = []
+        for part in (a, b):
+            codes, starts, stops = part.token_rows(vectors)
+            lengths = stops - starts
+            at = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+            owned.append((lengths, codes[at]))
+        if not all(np.array_equal(mine, theirs) for mine, theirs in zip(*owned, strict=True)):
+            return False
+    return True
 
 
 def stats(vault: Vault, principal: Principal, config: Config) -> dict[str, Any]:

@@ -33,7 +33,8 @@ TEMPORARY: Final = ".index-"  # begins the names of files that are being written
 _START: Final = len(MAGIC) + 16
 _LINE: Final = 64
 AT_ONCE = 1 << 28
-"""Bytes of float32 rows up to which all are read when the file is opened, which is cheaper in all than one by one."""
+"""Bytes of float32 rows, and of token codes, up to which all are read when the file is opened: that is cheaper in all
+than one by one."""
 _UNIT: Final = 256  # vectors whose codes share a checksum
 _CHUNK: Final = 4096  # rows copied at a time
 _NAMES: Final = (
@@ -241,8 +242,8 @@ class Saved:
     def load_vectors(self, index: TenantIndex, generation: int, *, resident: bool, repair: Repair) -> bool:
         """Bring the vectors into what `view` gave, if they are of this generation.
 
-        resident: float32 rows stay in RAM once they were read; codes always do. repair: for when a row in the
-        file turns out to be damaged.
+        resident: float32 rows stay in RAM once they were read; codes always do, and token codes if they are not
+        many. repair: for when a row in the file turns out to be damaged.
         """
         about = self._header["vectors"]
         if about is None or about["generation"] != generation:
@@ -257,7 +258,7 @@ class Saved:
             part.one_per_row = bool(about["one_per_row"])
             part.index = self._vectors(blocks, resident, repair)
             tokens = Column(np.uint64)
-            if resident:
+            if resident and self._header["blocks"]["v.codes"][3] <= AT_ONCE:
                 tokens.restore(self._block("v.codes"))
                 part._tokens = (None, tokens)
             else:
