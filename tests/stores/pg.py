@@ -148,10 +148,22 @@ class Server:
         if (self.data / "postmaster.pid").exists():
             self._run("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop", check=False)
 
+    def pause(self) -> None:
+        """SIGSTOP to all its processes: connections stay, and nobody answers."""
+        for one in self._family():
+            os.kill(one, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for one in self._family():
+            os.kill(one, signal.SIGCONT)
+
+    def _family(self) -> list[int]:
+        pid = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        return [pid, *_children(pid)]
+
     def kill(self) -> None:
         """kill -9 of the postmaster and its children, and wait until they are gone."""
-        pid = int((self.data / "postmaster.pid").read_text().splitlines()[0])
-        family = [pid, *_children(pid)]
+        family = self._family()
         for one in family:
             try:
                 os.kill(one, signal.SIGKILL)

@@ -44,6 +44,7 @@ from twofold.stores.places import Places
 from twofold.stores.postgres_derived import TABLES, Derived
 from twofold.stores.postgres_feed import Feed
 from twofold.stores.postgres_schema import AS_TENANT, prepare
+from twofold.stores.postgres_wire import Heard, Silent, unhurried
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Any]
@@ -51,6 +52,7 @@ Arguments = Sequence[Any] | Mapping[str, Any]  # of a statement: by place, or by
 
 DEFAULT_SCHEMA: Final = "twofold"
 _VECTOR_CHUNK: Final = 4_096  # ordinals whose vectors are in memory twice while they are read
+GRACE = 5.0  # seconds after which a statement that has timed out must have been answered
 _ATTEMPTS: Final = 5  # of a transaction that the server gave up: deadlock, serialisation
 _OURS: Final = (
     "schema", "readers", "writers", "prepare", "scrub", "mode", "graph", "allow_bypass", "notify",
@@ -158,7 +160,8 @@ class PostgresStore:
     statements), `scrub=full` (rewrite the tables after an erasure), `mode=pushdown` (vectors stay in the server
     and are searched there, see postgres_vectors), `allow_bypass=1` (let a superuser or a role with BYPASSRLS
     connect, for which row-level security does not hold), `notify=1` (tell those who `listen` of each commit),
-    `statement_timeout` (whole seconds one statement may take, and a transaction may do nothing; 300, 0 for ever).
+    `statement_timeout` (whole seconds one statement may take, and a transaction may do nothing; 300, 0 for ever;
+    a server that says nothing for five seconds more than that is given up).
     `timeout`: seconds to wait for another writer, a connection, or a server that is being replaced.
     Raises StoreError, StoreBusy, StoreCorrupt or StoreTooNew.
     """
@@ -186,6 +189,8 @@ class PostgresStore:
         if not re.fullmatch("[0-9]{1,6}", seconds):
             raise InvalidInput(f"statement_timeout must be whole seconds, not {seconds!r}")
         self._statement_ms = str(1000 * int(seconds))
+        # The server's own timeout comes first, if the server lives.
+        self._silence = int(seconds) + GRACE if int(seconds) else None
         self._limits = {"read": _number(own, "readers", 8), "write": _number(own, "writers", 4)}
         self._qualified: dict[str, str] = {}
         self._closed = False
@@ -357,8 +362,9 @@ class PostgresStore:
         statements = [self._q(sql) for sql in (*pushed.index_ddl(dimension, kind), "ANALYZE @embedding")]
 
         def work(db: Connection) -> None:
-            for statement in statements:
-                db.execute(statement)
+            with unhurried(db):
+                for statement in statements:
+                    db.execute(statement)
 
         self._retried("build an index", work)
         self._filled.clear()
@@ -400,8 +406,9 @@ class PostgresStore:
                     tables = [f"@{table}" for table in (*_ERASABLE, *(name for (name,) in searched))]
                     if "@vertex" in tables:
                         tables += age.tables(age.graph_of(self._schema))
-                    for table in tables:
-                        db.execute(self._q(f"{command} {table}"))
+                    with unhurried(db):
+                        for table in tables:
+                            db.execute(self._q(f"{command} {table}"))
                 finally:
                     db.remove_notice_handler(hear)
 
@@ -595,7 +602,8 @@ class PostgresStore:
                 return
 
     def _connect(self) -> Connection:
-        db: Connection = psycopg.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare)
+        db = Heard.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare)
+        db.limit = self._silence
         db.adapters.register_dumper(int, _Whole)
         db.adapters.register_dumper(pushed.Numbers, pushed.NumbersDumper)
         db.adapters.register_dumper(pushed.Packed, pushed.PackedDumper)
@@ -692,6 +700,11 @@ class PostgresStore:
             raise StoreBusy(f"cannot {doing} ({self.url}): {text}; try again") from error
         if code in ("XX001", "XX002"):
             raise StoreCorrupt(f"{self.url} is damaged ({text}); restore a backup") from error
+        if isinstance(error, Silent):
+            raise StoreError(
+                f"cannot {doing} ({self.url}): {text}; it is stopped or cannot be reached, or a lock is held there "
+                "(pg_locks); `statement_timeout` in the address says how long to wait"
+            ) from error
         remedy = _REMEDIES.get(code) or _REMEDIES.get(code[:2]) or "see the message above"
         if gone(error):
             remedy = "is the server running, and reachable from here?"
@@ -712,7 +725,7 @@ _REMEDIES: Final = {
 def gone(error: Exception) -> bool:
     """Whether an error means that the server, or this connection's part of it, is not there (any more)."""
     code = getattr(error, "sqlstate", None) or ""
-    if code in ("57P01", "57P02", "57P03", "25006", "25P03") or code[:2] == "08":
+    if code in ("57P01", "57P02", "57P03", "57P05", "25006", "25P03") or code[:2] == "08":
         return True
     return not code and isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
@@ -951,19 +964,22 @@ class _Writing:
                 return
             except psycopg.Error as error:
                 attempt += 1
+                if attempt == 1:
+                    start = (
+                        monotonic()
+                    )  # however long the commit took, finding out has the whole of the timeout
                 if not store._worth_retrying(error, attempt, start):
                     if gone(error):
-                        raise StoreError(
-                            f"the connection to {store.url} was lost while committing up to seq "
-                            f"{self.head.seq}, and the server has not been back for {store._timeout:g} s; "
-                            "whether it committed can be told from the log when it is"
-                        ) from error
+                        raise self._unsure() from error
                     store._fail(error, "commit")
             # The lock is had only when the lost session's transaction is over, and the log then tells how it
             # ended: a hash that was made here is in it, or it is not.
             wanted = self.head
             self._give_back()
-            self._begin("commit", start)
+            try:
+                self._begin("commit", start)
+            except StoreError as error:
+                raise self._unsure(wanted) from error
             if self._has(wanted):
                 self.head = wanted
                 with contextlib.suppress(psycopg.Error):
@@ -980,6 +996,15 @@ class _Writing:
             except psycopg.Error as error:
                 if not store._worth_retrying(error, attempt, start):
                     store._fail(error, "commit")
+
+    def _unsure(self, wanted: Head | None = None) -> StoreError:
+        """Not a StoreBusy, after which one does the same again."""
+        store = self._store
+        return StoreError(
+            f"the connection to {store.url} was lost while committing up to seq {(wanted or self.head).seq}, and the "
+            f"server has not been back for {store._timeout:g} s; whether it committed can be told from the log "
+            "when it is"
+        )
 
     def _tell(self) -> None:
         """Let those who listen know. What happens to the notice changes nothing about the commit."""

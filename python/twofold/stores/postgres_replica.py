@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 ANY_LAG: Final = -1
 PATIENCE: Final = 2.0  # seconds a replica may take before the primary is asked instead
+SILENT: Final = 5.0  # seconds it may say nothing while it is waited for
 AWAY: Final = 5.0  # seconds a replica that failed is left alone
 
 _HEAD: Final = 'SELECT seq, "rows", recorded_at, hash FROM @head WHERE tenant = %s'
@@ -44,6 +45,7 @@ class _Standby(PostgresStore):
         self.need: dict[str, int] = {}
         self._looked = False
         super().__init__(_completed(url, primary), timeout=timeout)
+        self._silence = SILENT
 
     def _open(self) -> None:
         """Not yet: a replica that is away is no reason not to open the store."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from twofold.errors import StoreError, StoreTooNew
 from twofold.stores import postgres_graph
+from twofold.stores.postgres_wire import unhurried
 
 SETTING: Final = "twofold.tenant"
 
@@ -155,10 +156,13 @@ def changing(db: Any, schema: str, wait: str) -> Iterator[None]:
     """
     db.execute("BEGIN")
     try:
-        db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
-        db.execute("SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,))
-        yield
-        db.execute("COMMIT")
+        with unhurried(db):
+            db.execute("SELECT set_config('lock_timeout', %s, true)", (wait,))
+            db.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('twofold schema ' || %s, 0))", (schema,)
+            )
+            yield
+            db.execute("COMMIT")
     except BaseException:
         if not db.closed:
             db.execute("ROLLBACK")
