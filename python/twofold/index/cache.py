@@ -41,8 +41,11 @@ _NAMES: Final = (
     "namespaces types keys frames speakers agents session_names sessions ids tags entities terms"
 ).split()
 _TEXTS: Final = ("metadata", "content_hash")
-_PASSING: Final = ("l.", "i.", "v.code_sums", "v.row_sums", "v.token_sums", "v.alive")
+_PASSING: Final = ("l.", "i.")
 """Blocks (by how their names begin) that something else is made of when they are read."""
+_OF_VECTORS: Final = ("v.code_sums", "v.row_sums", "v.token_sums", "v.alive")
+_APART: Final = (*_OF_VECTORS, "v.codes")
+"""Blocks that are read by themselves, with the vectors."""
 _PART: Final = ("ordinals", "starts", "stops", "code_starts", "code_stops")
 _VALUES: Final = (
     "erasures",
@@ -112,12 +115,12 @@ def _write(
     file: IO[bytes], header: dict[str, Any], blocks: dict[str, Array], part: VectorPart | None
 ) -> None:
     # What the view keeps comes first, so that the rest can be let go of when it is read.
-    names = sorted(blocks, key=lambda name: (name == "v.codes", name.startswith(_PASSING)))
+    names = sorted(blocks, key=lambda name: (name == "v.codes", name in _APART, name.startswith(_PASSING)))
     raw = {name: np.ascontiguousarray(blocks[name]) for name in names}
     offset = kept = 0
     places = {}
     for name, block in raw.items():
-        kept = kept if name.startswith((*_PASSING, "v.codes")) else offset + _padded(block.nbytes)
+        kept = kept if name.startswith((*_PASSING, *_APART)) else offset + _padded(block.nbytes)
         places[name] = offset
         offset += _padded(block.nbytes)
 
@@ -232,8 +235,7 @@ class Saved:
             raise Stale("it was made by other rules or for another tenant")
         index = TenantIndex(tenant)
         try:
-            self._blocks = self._read_blocks()
-            _unpack(index, self._header, self._blocks)
+            self._blocks = self._unpack(index)
         except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
             raise Stale(f"its content does not fit together: {error!r}") from None
         index.head_hash = self.hash
@@ -251,7 +253,7 @@ class Saved:
         part = index.part(generation)
         if part.index.dim != about["dimension"]:
             raise Stale("its vectors are of another dimension")
-        blocks = self._blocks
+        blocks = self._blocks | {name: self._block(name) for name in _OF_VECTORS}
         try:
             for name in _PART:
                 getattr(part, name).restore(blocks[f"v.{name}"])
@@ -275,8 +277,7 @@ class Saved:
             len(part.ordinals),
         ):
             raise Stale("its vectors are others")
-        names = ("v.code_sums", "v.row_sums", "v.token_sums", "v.alive", "v.code_starts", "v.code_stops")
-        blocks = {name: self._block(name) for name in names}
+        blocks = {name: self._block(name) for name in (*_OF_VECTORS, "v.code_starts", "v.code_stops")}
         try:
             part.index = self._vectors(blocks, resident=False, repair=repair)
             # The same codes at the same places, unless some were erased since.
@@ -313,9 +314,8 @@ class Saved:
         def whole() -> npt.NDArray[np.uint64]:
             return np.frombuffer(b"".join(repair(generation, count).codes[:count]), np.uint64)
 
-        sums = blocks["v.token_sums"].copy()
         at = self._body + offset
-        return StoredTokens(self._file.fileno(), at, length // words, words, sums, whole)
+        return StoredTokens(self._file.fileno(), at, length // words, words, blocks["v.token_sums"], whole)
 
     def _block(self, name: str) -> Array:
         """One block, read by itself."""
@@ -323,22 +323,37 @@ class Saved:
         _, _, offset, size, _ = entry
         return _checked(name, entry, self._read(offset, offset + size))
 
-    def _read_blocks(self) -> dict[str, Array]:
+    def _unpack(self, index: TenantIndex) -> dict[str, Array]:
+        """All but the vectors into an empty view; gives the blocks it keeps."""
         kept = int(self._header["kept"])
-        table = dict(self._header["blocks"])
-        tokens = table.pop("v.codes", None)  # the last one; read by itself if it is to be in RAM
-        end = int(self._header["size"]) if tokens is None else tokens[2]
-        first, rest = self._read(0, kept), self._read(kept, end)
-        blocks: dict[str, Array] = {}
-        for name, entry in table.items():
-            _, _, offset, size, _ = entry
-            body, start = (first, offset) if offset < kept else (rest, offset - kept)
-            blocks[name] = _checked(name, entry, body[start : start + size])
+        passing: dict[str, list[Any]] = {}
+        keeping: dict[str, list[Any]] = {}
+        for name, entry in self._header["blocks"].items():
+            if name.startswith(_PASSING):
+                passing[name] = entry
+            elif name not in _APART:
+                keeping[name] = entry
+        stop = max(offset + size for _, _, offset, size, _ in passing.values())
+        # Into the same memory one after the other: memory that was not used before is dearer than reading into it,
+        # above all on a virtual machine whose host has to find it.
+        memory = np.empty(max(kept, stop - kept), np.uint8)
+        for table, start, end, unpack in (
+            (passing, kept, stop, _unpack_passing),
+            (keeping, 0, kept, _unpack),
+        ):
+            body = self._read(start, end, memory[: end - start])
+            blocks = {
+                name: _checked(name, entry, body[entry[2] - start : entry[2] - start + entry[3]])
+                for name, entry in table.items()
+            }
+            unpack(index, self._header, blocks)
         return blocks
 
-    def _read(self, start: int, stop: int) -> npt.NDArray[np.uint8]:
+    def _read(
+        self, start: int, stop: int, into: npt.NDArray[np.uint8] | None = None
+    ) -> npt.NDArray[np.uint8]:
         """Bytes of the blocks, as an array that may be written to."""
-        body = np.empty(stop - start, np.uint8)
+        body = np.empty(stop - start, np.uint8) if into is None else into
         view, at = body.data, 0
         self._file.seek(self._body + start)
         while at < len(body):
@@ -413,6 +428,23 @@ def _pack(index: TenantIndex) -> tuple[dict[str, Array], dict[str, Any]]:
     return blocks, values | {"closing_words": words, "relations": list(relations.names)}
 
 
+def _unpack_passing(index: TenantIndex, header: dict[str, Any], blocks: dict[str, Array]) -> None:
+    """What is made of blocks that need not stay."""
+    relations = header["values"]["relations"]
+    index.links = [
+        (s, a, b, relations[r], w)
+        for (s, a, b), r, w in zip(
+            blocks["i.numbers"].tolist(),
+            blocks["i.relation"].tolist(),
+            blocks["i.weight"].tolist(),
+            strict=True,
+        )
+    ]
+    index.voids = {a: b for a, b in blocks["i.voids"].tolist()}
+    parts = {name[2:]: block for name, block in blocks.items() if name.startswith("l.")}
+    index.lexicon = _core.Lexicon.from_parts(**parts)
+
+
 def _unpack(index: TenantIndex, header: dict[str, Any], blocks: dict[str, Array]) -> None:
     no_slots = np.zeros(0, np.uint32)
     for name, column in _columns(index).items():
@@ -432,17 +464,6 @@ def _unpack(index: TenantIndex, header: dict[str, Any], blocks: dict[str, Array]
     values = header["values"]
     names = ("numbers", "blob", "offsets", "keys", "starts", "rows")
     index.closings.restore({name: blocks[f"e.{name}"] for name in names}, values["closing_words"])
-    relations = values["relations"]
-    index.links = [
-        (s, a, b, relations[r], w)
-        for (s, a, b), r, w in zip(
-            blocks["i.numbers"].tolist(),
-            blocks["i.relation"].tolist(),
-            blocks["i.weight"].tolist(),
-            strict=True,
-        )
-    ]
-    index.voids = {a: b for a, b in blocks["i.voids"].tolist()}
     index.erasures = [(s, n) for s, n in values["erasures"]]
     index.feedback = [(s, p) for s, p in values["feedback"]]
     index.flags = [(s, o, r) for s, o, r in values["flags"]]
@@ -452,8 +473,6 @@ def _unpack(index: TenantIndex, header: dict[str, Any], blocks: dict[str, Array]
     index.seq = header["seq"]
     for tag in index.tags.names:
         index.tag_matcher.add(tag)
-    parts = {name[2:]: block for name, block in blocks.items() if name.startswith("l.")}
-    index.lexicon = _core.Lexicon.from_parts(**parts)
     if len(index.edge_src):
         index.graph.add_edges(index.edge_src.view(), index.edge_dst.view(), index.edge_weight.view())
     if (
