@@ -56,6 +56,15 @@ GRAPH_ROWS = 20_000
 """Above so many rows the graph indexes take minutes to build, so only --large builds them."""
 
 
+HEADING = """\
+# Against the peers
+
+Written by `{command} --markdown docs/peers.md`: one process, one core, one thread, contestants in turn; least and
+median of the samples during which the scheduler left the core alone. "Times ours" is of the leasts. "Cold" is with the
+caches full of something else, as after an embedding pass. [How it is measured](../benchmarks/README.md#how-it-is-measured).
+"""
+
+
 class Missing(Exception):
     """A peer is not here; says why."""
 
@@ -679,7 +688,8 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps(data, indent=1) + "\n")
     if options.markdown:
-        options.markdown.write_text(text)
+        command = f"python -m benchmarks.peers --venv build/peers{' --large' if options.large else ''}"
+        options.markdown.write_text(f"{HEADING.format(command=command)}\n{text}")
 
 
 if __name__ == "__main__":
