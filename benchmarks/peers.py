@@ -54,14 +54,17 @@ PACKAGES = (
 )
 GRAPH_ROWS = 20_000
 """Above so many rows the graph indexes take minutes to build, so only --large builds them."""
+GRAPH_VALUES = 40_000_000
+"""And above so many rows times dimensions not even --large does."""
 
 
 HEADING = """\
 # Against the peers
 
-Written by `{command} --markdown docs/peers.md`: one process, one core, one thread, contestants in turn; least and
-median of the samples during which the scheduler left the core alone. "Times ours" is of the leasts. "Cold" is with the
-caches full of something else, as after an embedding pass. [How it is measured](../benchmarks/README.md#how-it-is-measured).
+Written by `{command} --markdown docs/peers.md`: one process, one core, one
+thread, contestants in turn; least and median of the samples during which the scheduler left the core alone. "Times ours"
+is of the leasts. "Cold" is with the caches full of something else, as after an embedding pass.
+[How it is measured](../benchmarks/README.md#how-it-is-measured).
 """
 
 
@@ -285,7 +288,8 @@ def truth(data: Floats, queries: Floats) -> list[set[int]]:
     return out
 
 
-def search(rows: int, dimension: int, *, graphs: bool) -> Section:
+def search(rows: int, dimension: int, *, large: bool) -> Section:
+    graphs = rows <= GRAPH_ROWS or (large and rows * dimension <= GRAPH_VALUES)
     corpus = Corpus()
     data = corpus.vectors(rows, dimension)
     queries = corpus.vectors(48, dimension, start=90_000_000)
@@ -293,7 +297,14 @@ def search(rows: int, dimension: int, *, graphs: bool) -> Section:
     lines: list[Line] = []
     for name, build in [*EXACT, *GRAPHS]:
         if not graphs and (name, build) in GRAPHS:
-            lines.append(Line(name, missing="not run at this size without --large"))
+            lines.append(
+                Line(
+                    name,
+                    missing="not run: takes minutes to build at this size"
+                    if large
+                    else "not run at this size without --large",
+                )
+            )
             continue
         say(f"  {name}")
         start = perf_counter()
@@ -598,9 +609,7 @@ def sections(only: str, large: bool) -> Iterator[Section]:
         sizes += [(100_000, 1536), (1_000_000, 384)] if large else []
         for rows, dimension in sizes:
             say(f"search {rows} x {dimension}")
-            yield search(
-                rows, dimension, graphs=rows <= GRAPH_ROWS or (large and rows * dimension <= 40_000_000)
-            )
+            yield search(rows, dimension, large=large)
     if only in ("", "graph"):
         say("graph")
         yield from page_rank()

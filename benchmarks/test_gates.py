@@ -41,7 +41,11 @@ RECALL_MEDIAN_MS = 94.0
 RECALL_P99_MS = 118.0
 PASSES = 5
 
-FASTER_THAN_NUMPY = 4.0
+FASTER_THAN_NUMPY = {384: 4.0, 1536: 8.0}
+"""By dimension. At 384 numpy's rows come from the cache as well, as long as nobody else is in it."""
+TIMES_LIMIT = 1.5
+"""A scan takes at most so many times the time to read its codes once."""
+FILTERED_SHARES = ("0.01", "0.1", "0.5")
 FILTERED = 1.1
 """A scan through a filter that 1, 10 or 50 % of the rows pass takes at most so many times the one of all rows."""
 L1_TIMES_LRU_CACHE = 3.0
@@ -190,6 +194,11 @@ def test_the_gates_can_fail() -> None:
     ):
         with pytest.raises(AssertionError):
             judge(bad, "made up", str)
+    fine_filters = dict.fromkeys(FILTERED_SHARES, 1.0)
+    assert scan_holds(1536, 8.1, 1.4, fine_filters)
+    assert not scan_holds(1536, 7.9, 1.4, fine_filters)
+    assert not scan_holds(1536, 8.1, 1.6, fine_filters)
+    assert not scan_holds(1536, 8.1, 1.4, fine_filters | {"0.5": 1.2})
     known = {"scan 384": 100_000, "recall": 100_000}
     assert instructions.grown({"scan 384": 104_999, "recall": 109_999}, known) == {}
     assert set(instructions.grown({"scan 384": 105_100, "recall": 110_100}, known)) == {"scan 384", "recall"}
@@ -201,22 +210,32 @@ def test_the_gates_can_fail() -> None:
 @pytest.mark.gate
 @pytest.mark.skipif(kernel() == "generic", reason="the generic kernel is measured against the budgets only")
 @pytest.mark.parametrize("dimension", [384, 1536])
-def test_exact_scan_beats_numpy(dimension: int, note: Callable[[str], None]) -> None:
-    found = child("benchmarks.ratios", f"scan {dimension}")[f"scan {dimension}"]
-    filtered = ", ".join(f"{float(s):.0%}: {r:.2f}" for s, r in found["filtered"].items())
-    note(
-        f"scan {PUBLISHED_ROWS} x {dimension}: {show(found['ours']['min_ms'])}, {found['faster_than_numpy']:.1f} x "
-        f"faster than numpy, {found['of_limit']:.2f} x the time to read the codes; filtered {filtered} x unfiltered"
-    )
-    assert found["faster_than_numpy"] >= FASTER_THAN_NUMPY
-    # A machine that is being fought for shows more than there is, never less: asked again, each share's least counts.
-    filters = found["filtered"]
-    for _ in range(PASSES - 1):
-        if max(filters.values()) <= FILTERED:
+def test_exact_scan(dimension: int, note: Callable[[str], None]) -> None:
+    """Against numpy, against reading the codes once, and filtered against unfiltered."""
+    name = f"scan {dimension}"
+    # Who else is on the machine takes more from a scan, whose codes fit into the cache, than from what comes from
+    # memory anyway: asked again, each ratio's best counts.
+    faster, of_limit, filtered = 0.0, np.inf, dict.fromkeys(FILTERED_SHARES, np.inf)
+    for _ in range(PASSES):
+        found = child("benchmarks.ratios", name)[name]
+        faster, of_limit = max(faster, found["faster_than_numpy"]), min(of_limit, found["of_limit"])
+        filtered = {share: min(known, found["filtered"][share]) for share, known in filtered.items()}
+        if scan_holds(dimension, faster, of_limit, filtered):
             break
-        again = child("benchmarks.ratios", f"scan {dimension}")[f"scan {dimension}"]["filtered"]
-        filters = {share: min(filters[share], again[share]) for share in filters}
-    assert max(filters.values()) <= FILTERED, filters
+    shares = ", ".join(f"{float(share):.0%}: {ratio:.2f}" for share, ratio in filtered.items())
+    note(
+        f"scan {PUBLISHED_ROWS} x {dimension}: {show(found['ours']['min_ms'])}, {faster:.1f} x faster than numpy, "
+        f"{of_limit:.2f} x the time to read the codes; filtered {shares} x unfiltered"
+    )
+    assert scan_holds(dimension, faster, of_limit, filtered)
+
+
+def scan_holds(dimension: int, faster: float, of_limit: float, filtered: dict[str, float]) -> bool:
+    return (
+        faster >= FASTER_THAN_NUMPY[dimension]
+        and of_limit <= TIMES_LIMIT
+        and max(filtered.values()) <= FILTERED
+    )
 
 
 @pytest.mark.gate
