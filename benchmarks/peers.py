@@ -62,8 +62,8 @@ HEADING = """\
 # Against the peers
 
 Written by `{command} --markdown docs/peers.md`: one process, one core, one
-thread, contestants in turn; least and median of the samples during which the scheduler left the core alone. "Times ours"
-is of the leasts. "Cold" is with the caches full of something else, as after an embedding pass.
+thread, contestants in turn; least and median of the samples during which the scheduler left the core alone. "Times
+ours" is of the leasts. "Cold" is with the caches full of something else, as after an embedding pass.
 [How it is measured](../benchmarks/README.md#how-it-is-measured).
 """
 
