@@ -20,6 +20,7 @@ from twofold.clock import OPEN
 from twofold.entities import query_entities
 from twofold.errors import BudgetError
 from twofold.index.filters import NONE as NO_FILTERS
+from twofold.index.pushed import Beside, Serving
 from twofold.index.tenant import TenantIndex, VectorPart, View
 from twofold.lookup import memory_of, reader
 from twofold.model import Memory, Row
@@ -148,7 +149,8 @@ def recall_at(
     with index.lock:
         scope = index.scope_mask(reach, view.rows)
         eligible, faded = eligible_rows(policy, index, view, scope, query)
-        part = vector_part(vault, index, query, eligible)
+        named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(view, eligible)))
+        part = vector_part(vault, view, query, eligible, named)
         skipped = {}
         if part is None or query.vector is None:
             skipped["vector"] = why_no_vector(vault, principal.tenant, part)
@@ -158,7 +160,6 @@ def recall_at(
             "lexical": lexical.search(view, eligible, scope, query.terms, profile),
             "tags": lexical.tags(view, eligible, query.text, profile),
         }
-        named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(view, eligible)))
         found["graph"] = graph.search(view, eligible, named, profile)
         if approximate and part is not None and vault.ann_rows is not None:
             vault.seek_graph(index, part)
@@ -176,8 +177,10 @@ def recall_at(
         # [4] fusion, over exact scores of every candidate and of the turns around it
         pooled = fuse.pool(view, eligible, list(layers.values()), profile)
         if vault.pushdown and part is not None:
-            store: pushdown.Searching = vault.reading  # type: ignore[assignment]
-            part = pushdown.part_of(store, index.tenant, part.generation, pooled.ordinals, part)
+            store: Serving = vault.reading  # type: ignore[assignment]
+            part = pushdown.part_of(
+                store, index.tenant, part.generation, pooled.ordinals, part, index.fetched
+            )
         fused = fuse.fuse(
             view,
             pooled,
@@ -300,15 +303,27 @@ def asked(layer: str, profile: Profile) -> bool:
     return weight[layer] > 0
 
 
-def vector_part(vault: Vault, index: TenantIndex, query: Query, eligible: Mask) -> VectorPart | None:
-    """The vectors of the generation the query was embedded for; of the nearest rows only, if the store searches."""
+def vector_part(
+    vault: Vault, view: View, query: Query, eligible: Mask, named: Sequence[tuple[str, int]]
+) -> VectorPart | None:
+    """The vectors of the generation the query was embedded for; of the nearest rows only, if the store searches.
+
+    Then the words' postings, and what is near the entities named, come in the same round trip.
+    """
+    index = view.index
     if query.generation is None or query.vector is None:
         return None
     if vault.pushdown:
         generation = next(g for g in index.generations if g.number == query.generation)
-        store: pushdown.Searching = vault.reading  # type: ignore[assignment]
+        store: Serving = vault.reading  # type: ignore[assignment]
         depth = query.profile.depth
-        return pushdown.candidates(store, index.tenant, generation, eligible, query.vector, depth)
+        walk = graph.expansion(view, eligible, named, query.profile)
+        beside = Beside(index, lexical.term_ids(view, query.terms), walk)
+        return pushdown.candidates(
+            *(store, index.tenant, generation, eligible, query.vector, depth),
+            kept=index.fetched,
+            beside=beside,
+        )
     if query.generation not in index.vectors:
         vault.load_generation(index, query.generation)
     return index.vectors[query.generation]

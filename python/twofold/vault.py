@@ -217,7 +217,7 @@ class Vault:
         return index
 
     def _empty(self, tenant: str) -> TenantIndex:
-        serving: Any = self.store if self.pushdown else None
+        serving: Any = self.reading if self.pushdown else None
         return TenantIndex(tenant, serving)
 
     # -- the view as a file ------------------------------------------------------------------------

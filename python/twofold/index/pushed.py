@@ -7,8 +7,9 @@ keeps a length per row and a sequence number per edge, from which the statistics
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -38,16 +39,65 @@ def stored_name(name: str) -> str:
     return name if len(encoded) <= _LONGEST else "sha256:" + hashlib.sha256(encoded).hexdigest()
 
 
-class Serving(Protocol):
-    """What a store offers that searches words and relations itself."""
+class Near(NamedTuple):
+    """Which vectors are wanted: of the rows nearest to `query`, float32 (dimension,), or of these very rows.
 
-    def postings(self, tenant: str, terms: Sequence[str]) -> list[tuple[Ints, npt.NDArray[np.float32]]]:
+    ordinals: only of these rows, by an exact scan; without a query, all of them. Else of the rows that `mask`, bool
+    by ordinal, lets through: by an exact scan, or (wide > 0) those among so many that an index proposes.
+    count: windows, of which a row may have several. have: bool by ordinal, whose vectors need not be sent.
+    """
+
+    generation: int
+    query: npt.NDArray[np.float32] | None
+    count: int
+    ordinals: Ints | None = None
+    mask: Mask | None = None
+    wide: int = 0
+    have: Mask | None = None
+
+
+# ordinal, part, start, stop, data, codes: a stored vector, little-endian float32; None for what need not be sent.
+Record = tuple[int, int, int, int, Any, Any]
+# steps from the seeds, and a memory by the ordinal of its first version, or an entity by name
+Step = tuple[int, int | None, str | None]
+Postings = tuple[Ints, npt.NDArray[np.float32]]
+
+
+class Steps(NamedTuple):
+    """A walk, as the arguments of `Serving.walk`."""
+
+    seeds: Sequence[str]
+    hops: int
+    mask: Mask
+    seq: int
+    limit: int
+
+
+class Found(NamedTuple):
+    """What one round trip brought: vectors in no order, and how many windows were found; lists; what was reached."""
+
+    records: list[Record]
+    listed: int
+    postings: list[Postings]
+    reached: list[Step]
+
+
+class Serving(Protocol):
+    """What a store offers that searches vectors, words and relations itself."""
+
+    kept_bytes: int  # of fetched vectors that this process may keep
+
+    def search(self, tenant: str, near: Near | None, terms: Sequence[str], steps: Steps | None) -> Found:
+        """Vectors, posting lists and a walk in one round trip."""
+        ...
+
+    def postings(self, tenant: str, terms: Sequence[str]) -> list[Postings]:
         """The posting list of each term: ordinals, ascending, and weighted counts."""
         ...
 
     def walk(
         self, tenant: str, seeds: Sequence[str], hops: int, mask: Mask, seq: int, limit: int
-    ) -> list[tuple[int, int | None, str | None]]:
+    ) -> list[Step]:
         """What is within `hops` steps of the entities named: (steps, memory, None) or (steps, None, entity).
 
         A memory is the ordinal of its first version, and may be walked over where `mask`, bool by ordinal, says
@@ -170,25 +220,43 @@ class PushedLexicon:
             **model,
         )
 
-    def _of(self, terms: Ids) -> _Fetched:
-        ids, rows = tuple(terms.tolist()), len(self)
-        for (then, _), kept in self._fetched.items():
-            if then == rows and kept.ids.issuperset(ids):
-                return kept
+    def asking(self, terms: Ids) -> list[str]:
+        """The terms whose lists a search for these would fetch."""
+        ids = tuple(terms.tolist())
         names = self._index.terms.names
-        lists = self._serving.postings(self._index.tenant, [names[i] for i in ids])
-        kept = self._fetched[rows, ids] = self._compiled(ids, lists)
+        return [] if self._known(ids) is not None else [names[i] for i in ids]
+
+    def take(self, terms: Ids, lists: Sequence[Postings]) -> None:
+        """Keep the lists of what `asking` named."""
+        self._keep(tuple(terms.tolist()), lists)
+
+    def _of(self, terms: Ids) -> _Fetched:
+        ids = tuple(terms.tolist())
+        kept = self._known(ids)
+        if kept is not None:
+            return kept
+        return self._keep(ids, self._serving.postings(self._index.tenant, self.asking(terms)))
+
+    def _known(self, ids: tuple[int, ...]) -> _Fetched | None:
+        for (then, _), kept in self._fetched.items():
+            if then == len(self) and kept.ids.issuperset(ids):
+                return kept
+        return None
+
+    def _keep(self, ids: tuple[int, ...], lists: Sequence[Postings]) -> _Fetched:
+        kept = self._fetched[len(self), ids] = self._compiled(ids, lists)
         if len(self._fetched) > _KEPT:
             self._fetched.popitem(last=False)
         return kept
 
-    def _compiled(
-        self, ids: tuple[int, ...], lists: Sequence[tuple[Ints, npt.NDArray[np.float32]]]
-    ) -> _Fetched:
+    def _compiled(self, ids: tuple[int, ...], lists: Sequence[Postings]) -> _Fetched:
         # What others recorded in the meantime is not in this view, and what they erased is not in the lists.
         lists = [(o[: np.searchsorted(o, len(self))], c) for o, c in lists]
         empty = np.zeros(0, np.int64)
-        ordinals = np.unique(np.concatenate([empty, *(o for o, _ in lists)]))
+        there = np.zeros(len(self), np.bool_)
+        for rows, _ in lists:
+            there[rows] = True
+        ordinals = np.flatnonzero(there)
         rest = self._lengths.view()[ordinals]
         terms: list[int] = []
         places: list[Ints] = []
@@ -246,9 +314,26 @@ class PushedGraph:
 
     def __init__(self, index: TenantIndex, serving: Serving) -> None:
         self._index, self._serving = index, serving
+        self._taken: tuple[Mask | None, Steps, list[Step]] | None = None
 
     def add_edges(self, src: Ids, dst: Ids, weight: npt.NDArray[np.float32]) -> None:
         """The store has them."""
+
+    def asking(
+        self,
+        seeds: Ids,
+        hops: int,
+        *,
+        prefix: int | None = None,
+        mask: Mask | None = None,
+        limit: int | None = None,
+    ) -> Steps | None:
+        """The walk that `expand` would ask for; None where what is next to the seeds is enough."""
+        return self._begun(seeds, hops, prefix, mask, limit)[1]
+
+    def take(self, mask: Mask | None, steps: Steps, reached: list[Step]) -> None:
+        """Keep what a walk that `asking` named has reached, for the `expand` that follows."""
+        self._taken = (mask, steps, reached)
 
     def expand(
         self,
@@ -260,27 +345,55 @@ class PushedGraph:
         limit: int | None = None,
     ) -> tuple[Ids, npt.NDArray[np.int32]]:
         """Nodes within `hops` steps of entities, by (hop, node), at most `limit`: as `_core.Graph.expand`."""
-        index = self._index
-        edges = index.edge_seq.view(prefix)
-        # Edges are in the order of the log, and all of one event are in or out together.
-        seq = int(edges[-1]) if len(edges) else 0
-        lineage = index.lineage.view()
-        first = np.flatnonzero(np.diff(np.maximum.accumulate(lineage), prepend=-1))
-        most = len(index.ids) + len(index.entities) + 1 if limit is None else limit
-        passes = np.zeros(len(lineage), np.bool_)
-        passes[first] = True if mask is None else mask[0::2][: len(first)]
-        start = sorted(set(seeds.tolist()))
-        names = [index.entities.names[node // 2] for node in start]
-        found: list[tuple[int, int]] = [(0, node) for node in start]
-        for hop, memory, entity in self._serving.walk(index.tenant, names, hops, passes, seq, most):
-            node = self._entity(entity) if memory is None else 2 * int(lineage[memory])
-            if node is not None:
-                found.append((hop, node))
-        found = sorted(found)[:most]
+        found, steps, most = self._begun(seeds, hops, prefix, mask, limit)
+        if steps is not None:
+            lineage = self._index.lineage
+            for hop, memory, entity in self._reached(mask, steps):
+                node = self._entity(entity) if memory is None else 2 * int(lineage[memory])
+                if node is not None:
+                    found.append((hop, node))
+            found = sorted(found)[:most]
         return (
             np.array([node for _, node in found], np.uint32),
             np.array([hop for hop, _ in found], np.int32),
         )
+
+    def _reached(self, mask: Mask | None, steps: Steps) -> list[Step]:
+        taken, self._taken = self._taken, None
+        if taken is not None and taken[0] is mask and _same(taken[1], steps):
+            return taken[2]
+        return self._serving.walk(self._index.tenant, *steps)
+
+    def _begun(
+        self, seeds: Ids, hops: int, prefix: int | None, mask: Mask | None, limit: int | None
+    ) -> tuple[list[tuple[int, int]], Steps | None, int]:
+        """What is known without the store, (hop, node); the walk for the rest, if there is any; how many nodes."""
+        index = self._index
+        edges = index.edge_seq.view(prefix)
+        # Edges are in the order of the log, and all of one event are in or out together.
+        seq = int(edges[-1]) if len(edges) else 0
+        most = len(index.ids) + len(index.entities) + 1 if limit is None else limit
+        start = sorted(set(seeds.tolist()))
+        found = [(0, node) for node in start]
+        room = max(most - len(start), 0)
+        lineage = index.lineage.view()
+        # A step away are the memories of rows about the seeds, which a view knows. If they fill the list, that is all.
+        near = np.zeros(len(index.ids), np.bool_)
+        for node in start if hops > 0 else ():
+            rows = index.entity_rows_of(node // 2)
+            near[lineage[rows[: np.searchsorted(index.row_seq.view()[rows], seq, "right")]]] = True
+        if mask is not None:
+            near[: len(mask[0::2])] &= mask[0::2][: len(near)]
+            near[len(mask[0::2]) :] = False
+        beside = np.flatnonzero(near)
+        if hops < 1 or len(beside) >= room:
+            found += [(1, 2 * memory) for memory in beside[:room].tolist()]
+            return found[:most], None, most
+        first = np.flatnonzero(np.diff(np.maximum.accumulate(lineage), prepend=-1))
+        passes = np.zeros(len(lineage), np.bool_)
+        passes[first] = True if mask is None else mask[0::2][: len(first)]
+        names = [index.entities.names[node // 2] for node in start]
+        return found, Steps(names, hops, passes, seq, most), most
 
     def _entity(self, name: str | None) -> int | None:
         entities = self._index.entities
@@ -289,3 +402,94 @@ class PushedGraph:
             named = (n for n in entities.names if 4 * len(n) > _LONGEST and stored_name(n) == name)
             code = next(map(entities.get, named), -1)
         return None if code < 0 else 2 * code + 1
+
+
+def _same(one: Steps, other: Steps) -> bool:
+    """Whether two walks under the same mask are the same."""
+    return (one.seeds, one.hops, one.seq, one.limit) == (other.seeds, other.hops, other.seq, other.limit)
+
+
+class Beside:
+    """What a search will ask for besides vectors, so that one round trip can bring both."""
+
+    def __init__(self, index: TenantIndex, terms: Ids, walk: dict[str, Any] | None) -> None:
+        """walk: the arguments of `PushedGraph.expand`, if there will be one."""
+        self._lexicon: Any = index.lexicon
+        self._graph: Any = index.graph
+        self._ids = terms
+        self._mask = None if walk is None else walk["mask"]
+        self.terms: list[str] = self._lexicon.asking(terms)
+        self.steps: Steps | None = None if walk is None else self._graph.asking(**walk)
+
+    def take(self, found: Found) -> None:
+        """Keep it for those who ask, and ask for it no more."""
+        if self.terms:
+            self._lexicon.take(self._ids, found.postings)
+        if self.steps is not None:
+            self._graph.take(self._mask, self.steps, found.reached)
+        self.terms, self.steps = [], None
+
+
+class FetchedVectors:
+    """The stored vectors that were fetched last, by row: as many as fit into the process's share of one tenant.
+
+    Belongs to a view, and goes with it: an erasure, or another log, makes the view anew.
+    """
+
+    _live: Final[weakref.WeakSet[FetchedVectors]] = weakref.WeakSet()
+
+    def __init__(self, limit: int) -> None:
+        """limit: bytes that all tenants of the process share."""
+        self._limit = limit
+        self._of: object = None
+        self._rows: OrderedDict[int, list[Record]] = OrderedDict()
+        self._there = np.zeros(0, np.bool_)
+        self._size = 0
+        if limit:
+            FetchedVectors._live.add(self)
+
+    def of(self, generation: object) -> FetchedVectors:
+        """Those of a generation; what is kept of another one is dropped."""
+        if self._of != generation:
+            self._of, self._size = generation, 0
+            self._rows.clear()
+            self._there[:] = False
+        return self
+
+    def have(self) -> Mask:
+        """Whose vectors are here: bool by ordinal, up to the last one that ever was."""
+        return self._there
+
+    def take(self, ordinals: Iterable[int]) -> dict[int, list[Record]]:
+        """What is here of some rows."""
+        out = {}
+        for ordinal in ordinals:
+            records = self._rows.get(ordinal)
+            if records is not None:
+                self._rows.move_to_end(ordinal)
+                out[ordinal] = records
+        return out
+
+    def put(self, rows: dict[int, list[Record]]) -> None:
+        """Keep them, and let go of what was used longest ago."""
+        share = self._limit // max(len(FetchedVectors._live), 1)
+        if not share or not rows:
+            return
+        if max(rows) >= len(self._there):
+            grown = np.zeros(max(rows) + 1 + len(self._there) // 2, np.bool_)
+            grown[: len(self._there)] = self._there
+            self._there = grown
+        for ordinal, records in rows.items():
+            if ordinal not in self._rows:
+                self._rows[ordinal] = records
+                self._size += _weight(records)
+                self._there[ordinal] = True
+        while self._size > share:
+            ordinal, records = self._rows.popitem(last=False)
+            self._size -= _weight(records)
+            self._there[ordinal] = False
+
+
+def _weight(records: list[Record]) -> int:
+    """Bytes, with what Python adds."""
+    return sum(len(data) + len(codes) + 400 for *_, data, codes in records)

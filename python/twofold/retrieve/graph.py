@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,21 @@ def seeds(view: View, mask: Mask, keys: Sequence[str]) -> list[tuple[str, int]]:
     return out
 
 
+def expansion(
+    view: View, mask: Mask, found: Sequence[tuple[str, int]], profile: Profile
+) -> dict[str, Any] | None:
+    """The arguments of the walk that `search` takes; None where it takes none."""
+    if not found or profile.graph_weight == 0.0:
+        return None
+    return {
+        "seeds": np.array([2 * view.index.entities.get(key) + 1 for key, _ in found], np.uint32),
+        "hops": profile.hops + 1,
+        "prefix": view.edges,
+        "mask": view.facts(mask).nodes,
+        "limit": 4 * profile.depth,
+    }
+
+
 def search(view: View, mask: Mask, found: Sequence[tuple[str, int]], profile: Profile) -> Candidates:
     """Memories within `hops` steps of the entities found, walking only through rows in `mask`.
 
@@ -50,17 +66,12 @@ def search(view: View, mask: Mask, found: Sequence[tuple[str, int]], profile: Pr
     scores by its hop alone. Scaled to at most 1.
     """
     index = view.index
-    if not found or profile.graph_weight == 0.0:
+    walk = expansion(view, mask, found, profile)
+    if walk is None:
         return NOTHING
     facts = view.facts(mask)
     codes = [index.entities.get(key) for key, _ in found]
-    nodes, hops = index.graph.expand(
-        np.array([2 * c + 1 for c in codes], np.uint32),
-        profile.hops + 1,
-        prefix=view.edges,
-        mask=facts.nodes,
-        limit=4 * profile.depth,
-    )
+    nodes, hops = index.graph.expand(**walk)
     rows_of, weights = [], []
     for code, (_, n) in zip(codes, found, strict=True):
         rows = index.entity_rows_of(code)

@@ -6,12 +6,14 @@ with all vectors in RAM. What may differ from a full scan is only which rows an 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from twofold.errors import StoreCorrupt
+from twofold.index.pushed import Beside, FetchedVectors, Found, Near, Record, Serving
 from twofold.index.tenant import VectorPart
 from twofold.model import Generation, Vectors
 from twofold.retrieve.candidates import Mask, Ordinals
@@ -25,29 +27,8 @@ MARGIN: Final = 32  # more than asked: the server's cosine differs from the core
 TRIES: Final = 4
 
 
-class Searching(Protocol):
-    """What a store offers that searches vectors itself."""
-
-    def nearest(
-        self,
-        tenant: str,
-        generation: int,
-        query: npt.NDArray[np.float32],
-        count: int,
-        ordinals: Ordinals | None = None,
-        *,
-        exact: bool = False,
-    ) -> list[int]:
-        """Ordinals of the nearest windows, nearest first, a row perhaps more than once."""
-        ...
-
-    def vectors_of(self, tenant: str, generation: int, ordinals: Sequence[int]) -> Vectors:
-        """As Store.vectors_of."""
-        ...
-
-
 def candidates(
-    store: Searching,
+    store: Serving,
     tenant: str,
     generation: Generation,
     mask: Mask,
@@ -55,95 +36,132 @@ def candidates(
     depth: int,
     *,
     exact: bool = False,
-) -> VectorPart:
+    kept: FetchedVectors | None = None,
+    beside: Beside | None = None,
+) -> FetchedPart:
     """The vectors of at least the `depth` nearest rows in `mask`, if there are that many.
 
-    exact: scan the rows of `mask` however many there are.
+    exact: scan the rows of `mask` however many there are. kept: vectors that need not be fetched, and where those go
+    that were. beside: what the first round trip is to bring besides.
     """
-    found = _found(store, tenant, generation.number, mask, query, depth + MARGIN, exact)
-    return part_of(store, tenant, generation, found)
+    wanted = depth + MARGIN
+    eligible = np.flatnonzero(mask)
+    kept = (kept or FetchedVectors(0)).of((generation.number, generation.fingerprint))
+    if len(eligible) <= wanted:
+        return FetchedPart(generation, _rows(store, tenant, generation.number, eligible, kept, beside))
+    for near in _plans(generation.number, mask, eligible, query, wanted, exact):
+        found = _fetched(store, tenant, near._replace(have=kept.have()), beside)
+        rows = _complete(found.records, kept)
+        if len(rows) >= wanted or (not near.wide and found.listed < near.count):
+            break
+    return FetchedPart(generation, rows)
+
+
+def _plans(
+    number: int, mask: Mask, eligible: Ordinals, query: npt.NDArray[np.float32], wanted: int, exact: bool
+) -> Iterator[Near]:
+    """What to ask for, and what then if it gave too few rows: windows of one row crowd others out of a list."""
+    plain = Near(number, query, wanted)
+    everywhere = 2 * len(eligible) > len(mask)  # then looking at all is less work than naming the rows
+    scanned = exact or len(mask) <= SCANNED
+    if (len(eligible) > NAMED or everywhere) and not scanned:
+        wide = 5 * (wanted * 5 * len(mask) // (4 * len(eligible)))
+        for step in range(TRIES):
+            yield plain._replace(count=wanted * 2**step, mask=mask, wide=wide * 4**step)
+    if everywhere or (scanned and len(eligible) > NAMED):
+        plain = plain._replace(mask=mask)
+    else:
+        plain = plain._replace(ordinals=eligible)
+    while True:
+        yield plain
+        plain = plain._replace(count=2 * plain.count)
 
 
 class FetchedPart(VectorPart):
     """A part of a few rows, with what was fetched for it."""
 
-    def __init__(self, generation: Generation, fetched: Vectors) -> None:
+    def __init__(self, generation: Generation, fetched: dict[int, list[Record]]) -> None:
         super().__init__(generation)
         self.fetched = fetched
-        self.add(fetched)
+        self.add(_vectors(generation, fetched))
         self.one_per_row = False  # ordinals are not places in it, even where the first ones happen to be
 
 
 def part_of(
-    store: Searching,
+    store: Serving,
     tenant: str,
     generation: Generation,
     ordinals: Ordinals,
     have: VectorPart | None = None,
+    kept: FetchedVectors | None = None,
 ) -> VectorPart:
     """A part of these rows, and of those of a part that is there already."""
-    old = have.fetched if isinstance(have, FetchedPart) else None
-    missing = ordinals if old is None else np.setdiff1d(ordinals, old.ordinals)
+    old = have.fetched if isinstance(have, FetchedPart) else {}
+    missing = np.array([o for o in ordinals.tolist() if o not in old], np.int64)
     if have is not None and not len(missing):
         return have
-    new = store.vectors_of(tenant, generation.number, missing.tolist())
-    return FetchedPart(generation, new if old is None else _merged(old, new))
+    kept = (kept or FetchedVectors(0)).of((generation.number, generation.fingerprint))
+    return FetchedPart(generation, old | _rows(store, tenant, generation.number, missing, kept, None))
 
 
-def _merged(a: Vectors, b: Vectors) -> Vectors:
-    """Both, by ordinal and part; no row is in both."""
-    order = np.argsort(np.concatenate([a.ordinals, b.ordinals]), kind="stable")
-
-    def both(name: str) -> npt.NDArray[np.int64]:
-        joined: npt.NDArray[np.int64] = np.concatenate([getattr(a, name), getattr(b, name)])[order]
-        return joined
-
-    codes = (*a.codes, *b.codes)
-    return Vectors(
-        a.generation,
-        both("ordinals"),
-        both("parts"),
-        both("starts"),
-        both("stops"),
-        np.concatenate([a.data, b.data])[order],
-        tuple(codes[at] for at in order.tolist()),
-    )
-
-
-def _found(
-    store: Searching,
+def _rows(
+    store: Serving,
     tenant: str,
     number: int,
-    mask: Mask,
-    query: npt.NDArray[np.float32],
-    depth: int,
-    exact: bool,
-) -> Ordinals:
-    eligible = np.flatnonzero(mask)
-    if len(eligible) <= depth:
-        return eligible
-    everywhere = 2 * len(eligible) > len(mask)  # then looking at all is less work than naming the rows
-    if len(eligible) > NAMED or everywhere:
-        count = depth * 5 * len(mask) // (4 * len(eligible))
-        for _ in range(TRIES):
-            scanned = exact or len(mask) <= SCANNED
-            rows = _distinct(store.nearest(tenant, number, query, count, exact=scanned))
-            rows = rows[rows < len(mask)]  # others were recorded after what is being asked about
-            rows = rows[mask[rows]]
-            if len(rows) >= depth:
-                return np.sort(rows[:depth])
-            count *= 4
-    count = depth
-    while True:
-        listed = store.nearest(tenant, number, query, count, eligible)
-        rows = _distinct(listed)
-        if len(rows) >= depth or len(listed) < count:  # windows of one row crowd others out of a short list
-            return np.sort(rows[:depth])
-        count *= 2
+    ordinals: Ordinals,
+    kept: FetchedVectors,
+    beside: Beside | None,
+) -> dict[int, list[Record]]:
+    """The vectors of given rows. A row without vectors has no entry."""
+    rows = kept.take(ordinals.tolist())
+    missing = np.array([o for o in ordinals.tolist() if o not in rows], np.int64)
+    near = Near(number, None, len(missing), ordinals=missing) if len(missing) else None
+    return rows | _complete(_fetched(store, tenant, near, beside).records, kept)
 
 
-def _distinct(listed: Sequence[int]) -> Ordinals:
-    """Each ordinal once, nearest first."""
-    ordinals = np.array(listed, np.int64)
-    _, first = np.unique(ordinals, return_index=True)
-    return ordinals[np.sort(first)]
+def _fetched(store: Serving, tenant: str, near: Near | None, beside: Beside | None) -> Found:
+    terms, steps = ([], None) if beside is None else (beside.terms, beside.steps)
+    if near is None and not terms and steps is None:
+        return Found([], 0, [], [])
+    found = store.search(tenant, near, terms, steps)
+    if beside is not None:
+        beside.take(found)
+    return found
+
+
+def _complete(records: Sequence[Record], kept: FetchedVectors) -> dict[int, list[Record]]:
+    """Records by row, with what was not sent because it is here; what was sent is kept."""
+    sent: dict[int, list[Record]] = {}
+    known: set[int] = set()
+    for record in records:
+        if record[4] is None:
+            known.add(record[0])
+        else:
+            sent.setdefault(record[0], []).append(record)
+    rows = sent | kept.take(known)
+    kept.put(sent)
+    return rows
+
+
+def _vectors(generation: Generation, rows: dict[int, list[Record]]) -> Vectors:
+    """By ordinal and part."""
+    records = [record for ordinal in sorted(rows) for record in sorted(rows[ordinal], key=_part)]
+    ordinals, parts, starts, stops, blobs, codes = _columns(records)
+    try:
+        data = np.frombuffer(b"".join(blobs), "<f4").reshape(len(records), generation.dimension)
+    except ValueError:
+        raise StoreCorrupt(
+            f"a vector of generation {generation.number} between rows {ordinals[0]} and {ordinals[-1]} has not "
+            f"{generation.dimension} numbers; restore a backup or re-embed"
+        ) from None
+    places = np.array([ordinals, parts, starts, stops], np.int64)
+    data = data.astype(np.float32, copy=False)
+    return Vectors(generation.number, places[0], places[1], places[2], places[3], data, tuple(codes))
+
+
+def _part(record: Record) -> int:
+    return record[1]
+
+
+def _columns(records: Sequence[Record]) -> Iterable[Any]:
+    return zip(*records, strict=True) if records else ((),) * 6

@@ -115,13 +115,13 @@ def scores(
     has = counts > 0
     if not has.any():
         return out
-    rows = np.concatenate([np.arange(a, b) for a, b in zip(first[has], last[has], strict=True)])
+    own = counts[has]
+    starts = np.cumsum(own) - own
+    rows = np.repeat(first[has] - starts, own) + np.arange(int(own.sum()))
     found = part.index.scores(query, rows.astype(np.int64)).astype(np.float64)
-    starts = np.concatenate(([0], np.cumsum(counts[has])[:-1]))
     best = np.maximum.reduceat(found, starts)
-    out[has] = best - profile.window_penalty * (spread / SPREAD) * np.array(
-        [ln(n) for n in counts[has].tolist()]
-    )
+    logarithms = np.array([ln(n) for n in range(1, int(own.max()) + 1)])
+    out[has] = best - profile.window_penalty * (spread / SPREAD) * logarithms[own - 1]
     return out
 
 

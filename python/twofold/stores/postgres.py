@@ -30,7 +30,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 
 from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError
-from twofold.index.pushed import stored_name
+from twofold.index.pushed import Found, Near, Steps, stored_name
 from twofold.model import Batch, Changes, Event, Finding, Generation, Head, Row, Vectors
 from twofold.stores import postgres_age as age
 from twofold.stores import postgres_feed as feed
@@ -56,7 +56,7 @@ GRACE = 5.0  # seconds after which a statement that has timed out must have been
 _ATTEMPTS: Final = 5  # of a transaction that the server gave up: deadlock, serialisation
 _OURS: Final = (
     "schema", "readers", "writers", "prepare", "scrub", "mode", "graph", "allow_bypass", "notify",
-    "statement_timeout",
+    "statement_timeout", "keep",
 )  # fmt: skip
 
 _SECRET: Final = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
@@ -160,6 +160,7 @@ class PostgresStore:
     statements), `scrub=full` (rewrite the tables after an erasure), `mode=pushdown` (vectors stay in the server
     and are searched there, see postgres_vectors), `allow_bypass=1` (let a superuser or a role with BYPASSRLS
     connect, for which row-level security does not hold), `notify=1` (tell those who `listen` of each commit),
+    `keep` (MB of fetched vectors that the process keeps under mode=pushdown; 64, 0 for none),
     `statement_timeout` (whole seconds one statement may take, and a transaction may do nothing; 300, 0 for ever;
     a server that says nothing for five seconds more than that is given up).
     `timeout`: seconds to wait for another writer, a connection, or a server that is being replaced.
@@ -191,6 +192,7 @@ class PostgresStore:
         self._statement_ms = str(1000 * int(seconds))
         # The server's own timeout comes first, if the server lives.
         self._silence = int(seconds) + GRACE if int(seconds) else None
+        self.kept_bytes = 2**20 * _number(own, "keep", 64, 0, 1_000_000)
         self._limits = {"read": _number(own, "readers", 8), "write": _number(own, "writers", 4)}
         self._qualified: dict[str, str] = {}
         self._closed = False
@@ -320,32 +322,50 @@ class PostgresStore:
 
     def postings(self, tenant: str, terms: Sequence[str]) -> list[worded.Postings]:
         """The posting list of each term: ordinals, ascending (int64), and weighted counts (float32)."""
-        self._fill(tenant)
-        wanted = sorted({stored_name(term) for term in terms})
-        (found,) = self._ask("search words", tenant, (worded.FIND, (tenant, wanted)))
-        return worded.lists(terms, found)
+        return self.search(tenant, None, terms, None).postings
 
     def walk(
         self, tenant: str, seeds: Sequence[str], hops: int, mask: npt.NDArray[np.bool_], seq: int, limit: int
     ) -> list[walked.Step]:
         """What is within `hops` steps of the entities named: see `twofold.index.pushed.Serving`."""
+        return self.search(tenant, None, (), Steps(seeds, hops, mask, seq, limit)).reached
+
+    def search(self, tenant: str, near: Near | None, terms: Sequence[str], steps: Steps | None) -> Found:
+        """Vectors, posting lists and a walk in one round trip; AGE walks in one of its own."""
         self._fill(tenant)
-        if self._mirror is not None:
-            graph = self._mirror
-
-            def step(db: Connection) -> list[walked.Step]:
-                db.execute(age.ON)
-                return age.walk(
-                    lambda sql, args: db.execute(sql, args).fetchall(),
-                    *(graph, tenant, seeds, hops, mask, seq, limit),
-                )
-
-            return self._in_snapshot("walk relations", tenant, step)
-        arguments = walked.walk_arguments(tenant, seeds, mask, seq, limit)
-        _, found = self._ask(
-            "walk relations", tenant, (walked.ON_INDEXES, ()), (walked.walking(hops), arguments)
+        # Vectors last: their search changes settings. The answer to each part is that to its last statement.
+        words: list[tuple[str, Arguments]] = []
+        if terms:
+            words.append((worded.FIND, (tenant, sorted({stored_name(term) for term in terms}))))
+        walk: list[tuple[str, Arguments]] = []
+        if steps is not None and self._mirror is None:
+            arguments = walked.walk_arguments(tenant, steps.seeds, steps.mask, steps.seq, steps.limit)
+            walk += [(walked.ON_INDEXES, ()), (walked.walking(steps.hops), arguments)]
+        vectors: list[tuple[str, Arguments]] = []
+        if near is not None:
+            column = near.query is not None and len(near.query) in self._columns
+            vectors += pushed.fetching(tenant, near, column=column)
+        statements = [*words, *walk, *vectors]
+        answers = self._ask("search", tenant, *statements) if statements else []
+        records = answers[-1] if vectors else []
+        reached = answers[len(words) + 1] if walk else []
+        if steps is not None and self._mirror is not None:
+            reached = self._walked(tenant, self._mirror, steps)
+        return Found(
+            [record[:6] for record in records],
+            records[0][6] if records else 0,
+            worded.lists(terms, answers[0]) if words else [],
+            reached,
         )
-        return found
+
+    def _walked(self, tenant: str, graph: str, steps: Steps) -> list[walked.Step]:
+        """A walk by Cypher."""
+
+        def step(db: Connection) -> list[walked.Step]:
+            db.execute(age.ON)
+            return age.walk(lambda sql, args: db.execute(sql, args).fetchall(), graph, tenant, *steps)
+
+        return self._in_snapshot("walk relations", tenant, step)
 
     @property
     def graph(self) -> str:
@@ -1284,10 +1304,12 @@ def _choice(own: dict[str, str], name: str, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _number(own: dict[str, str], name: str, default: int) -> int:
+def _number(own: dict[str, str], name: str, default: int, least: int = 1, most: int = 1000) -> int:
     text = own.get(name, str(default))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1000:
-        raise InvalidInput(f"{name} in the store's address must be a number from 1 to 1000, not {text!r}")
+    if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+        raise InvalidInput(
+            f"{name} in the store's address must be a number from {least} to {most}, not {text!r}"
+        )
     return int(text)
 
 

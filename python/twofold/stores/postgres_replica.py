@@ -18,7 +18,10 @@ import psycopg
 
 from twofold.clock import monotonic
 from twofold.errors import NotFound, StoreError, StoreTooNew
+from twofold.index.pushed import Found, Near, Postings, Step, Steps
 from twofold.model import Changes, Head, Row, Vectors
+from twofold.stores import postgres_graph as walked
+from twofold.stores import postgres_text as worded
 from twofold.stores import postgres_vectors as pushed
 from twofold.stores.postgres import Arguments, Connection, PostgresStore
 from twofold.stores.postgres_schema import MIGRATIONS
@@ -94,8 +97,16 @@ class _Standby(PostgresStore):
         """The searchable copy is made on the primary; here it is there whole, or not yet."""
         if tenant in self._filled:
             return
-        (missing,) = self._ask("search vectors", tenant, (pushed.MISSING, (tenant, 1)))
-        if missing:
+        head, derived, missing = self._ask(
+            "look for what is searched",
+            tenant,
+            (_HEAD, (tenant,)),
+            (walked.DERIVED, (tenant,)),
+            (pushed.MISSING, (tenant, 1)),
+            snapshot=True,
+        )
+        reach = dict(derived)
+        if missing or (head and {reach.get(walked.NAME), reach.get(worded.NAME)} != {head[0][0]}):
             raise _Behind
         table = f'"{self._schema}".embedding'
         found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
@@ -193,6 +204,21 @@ class ReplicaReads:
         return self._either(
             lambda store: store.nearest(tenant, generation, query, count, ordinals, exact=exact)
         )
+
+    def search(self, tenant: str, near: Near | None, terms: Sequence[str], steps: Steps | None) -> Found:
+        """As PostgresStore.search."""
+        self.primary._fill(tenant)
+        return self._either(lambda store: store.search(tenant, near, terms, steps))
+
+    def postings(self, tenant: str, terms: Sequence[str]) -> list[Postings]:
+        """As PostgresStore.postings."""
+        return self.search(tenant, None, terms, None).postings
+
+    def walk(
+        self, tenant: str, seeds: Sequence[str], hops: int, mask: npt.NDArray[np.bool_], seq: int, limit: int
+    ) -> list[Step]:
+        """As PostgresStore.walk."""
+        return self.search(tenant, None, (), Steps(seeds, hops, mask, seq, limit)).reached
 
     def close(self) -> None:
         """Release the replica's connections; the primary is its owner's to close."""

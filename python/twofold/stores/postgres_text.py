@@ -44,7 +44,8 @@ LEXEMES_OF: Final = "SELECT ordinal, lexemes FROM @memory WHERE tenant = %s AND 
 BLOCKS: Final = (
     "SELECT term, block, data FROM @posting WHERE tenant = %s AND term = ANY(%s) AND block = ANY(%s)"
 )
-FIND: Final = "SELECT term, data FROM @posting WHERE tenant = %s AND term = ANY(%s) ORDER BY term, block"
+FIND: Final = """SELECT term, string_agg(data, ''::bytea ORDER BY block) FROM @posting
+    WHERE tenant = %s AND term = ANY(%s) GROUP BY term"""
 ALL: Final = "SELECT term, block, data FROM @posting WHERE tenant = %s"
 
 

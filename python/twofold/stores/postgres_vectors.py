@@ -18,6 +18,7 @@ from psycopg.abc import Buffer
 from psycopg.adapt import Dumper
 
 from twofold.errors import InvalidInput, StoreError
+from twofold.index.pushed import Near
 from twofold.stores.postgres_schema import make_table, secured
 
 THERE: Final = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'embedding'"
@@ -46,6 +47,28 @@ _NEAREST: Final = """WITH found AS MATERIALIZED (
         SELECT ordinal, (v::vector({dimension})) <=> %b::vector({dimension}) AS far FROM @embedding
         WHERE tenant = %s AND generation = %s AND vector_dims(v) = {dimension} ORDER BY far LIMIT %s
     ) SELECT ordinal FROM found ORDER BY far LIMIT %s"""
+
+# The vectors of some rows, without those that the client has: what is sent costs more than what is found.
+_HAS: Final = "CASE WHEN {x} < %(have_rows)s THEN get_bit(%(have)b::bytea, {x}) = 1 ELSE false END"
+_SENT: Final = f"""SELECT v.ordinal, v.part, v.start, v.stop, CASE WHEN {_HAS.format(x="v.ordinal")} THEN NULL
+    ELSE v.data END, CASE WHEN {_HAS.format(x="v.ordinal")} THEN NULL ELSE v.codes END,
+    (SELECT count(*) FROM near)
+    FROM @vector AS v WHERE v.tenant = %(tenant)s AND v.generation = %(generation)s
+    AND v.ordinal = ANY(ARRAY(SELECT n.ordinal FROM near AS n))"""
+_THESE: Final = """SELECT ordinal, part, start, stop, data, codes, 0 FROM @vector
+    WHERE tenant = %(tenant)s AND generation = %(generation)s AND ordinal = ANY(%(ordinals)b)"""
+_OWN: Final = "FROM @embedding AS e WHERE e.tenant = %(tenant)s AND e.generation = %(generation)s"
+# What was recorded later than the mask was made is outside of it.
+_PASSES: Final = "CASE WHEN {x} < %(rows)s THEN get_bit(%(mask)b::bytea, {x}) = 1 ELSE false END"
+_NEAR_AMONG: Final = f"""WITH near AS MATERIALIZED (SELECT e.ordinal {_OWN} AND e.ordinal = ANY(%(ordinals)b)
+    ORDER BY e.v <=> %(query)b::vector LIMIT %(count)s) {_SENT}"""
+_NEAR_PASSING: Final = f"""WITH near AS MATERIALIZED (SELECT e.ordinal {_OWN}
+    AND {_PASSES.format(x="e.ordinal")} ORDER BY e.v <=> %(query)b::vector LIMIT %(count)s) {_SENT}"""
+_NEAR_PROPOSED: Final = f"""WITH found AS MATERIALIZED (
+        SELECT e.ordinal, {{v}} <=> %(query)b::vector({{dimension}}) AS far {_OWN} AND {{there}}
+        ORDER BY far LIMIT %(wide)s
+    ), near AS MATERIALIZED (SELECT f.ordinal FROM found AS f WHERE {_PASSES.format(x="f.ordinal")}
+        ORDER BY f.far LIMIT %(count)s) {_SENT}"""
 
 # vectorscale cannot look up an expression again in the table ("attnum > 0"): it gets a column of its own.
 _NEAREST_COLUMN: Final = """WITH found AS MATERIALIZED (
@@ -117,6 +140,34 @@ def asking(
     sql = (_NEAREST_COLUMN if column else _NEAREST).format(dimension=len(query))
     wide = max(5 * count, WIDE)
     return [(_NO_SCAN, ()), (_KNOBS, ()), (sql, (near, tenant, generation, wide, count))]
+
+
+def fetching(tenant: str, near: Near, *, column: bool = False) -> list[tuple[str, Any]]:
+    """The statements that find and fetch vectors in one; the last one's records are those of `Near` and a count."""
+    own = {"tenant": tenant, "generation": near.generation}
+    if near.query is None:
+        return [(_THESE, {**own, "ordinals": numbers([] if near.ordinals is None else near.ordinals)})]
+    have = np.zeros(0, np.bool_) if near.have is None else near.have
+    own |= {"query": packed(near.query), "count": near.count, "have": bits(have), "have_rows": len(have)}
+    if near.ordinals is not None:
+        return [(_NEAR_AMONG, {**own, "ordinals": numbers(near.ordinals)})]
+    assert near.mask is not None
+    own |= {"mask": bits(near.mask), "rows": len(near.mask)}
+    if not near.wide:
+        return [(_NEAR_PASSING, own)]
+    size = len(near.query)
+    vector, there = (
+        (f"e.v_{size}", f"e.v_{size} IS NOT NULL")
+        if column
+        else (f"(e.v::vector({size}))", f"vector_dims(e.v) = {size}")
+    )
+    sql = _NEAR_PROPOSED.format(v=vector, there=there, dimension=size)
+    return [(_KNOBS, ()), (sql, {**own, "wide": max(near.wide, WIDE)})]
+
+
+def bits(mask: npt.NDArray[np.bool_]) -> bytes:
+    """A mask as `get_bit` reads it."""
+    return np.packbits(mask, bitorder="little").tobytes()
 
 
 def index_ddl(dimension: int, kind: str) -> list[str]:
