@@ -15,7 +15,7 @@ from twofold.access import Principal
 from twofold.clock import DAY, iso
 from twofold.config import Config
 from twofold.embed import Embedder
-from twofold.errors import InvalidInput
+from twofold.errors import InvalidInput, StoreError
 from twofold.index.tenant import Mask, TenantIndex, View
 from twofold.model import Generation, Kind, Row, Vectors
 from twofold.progress import Progress
@@ -203,52 +203,90 @@ def reembed(
 ) -> ReembedReport:
     """Write a new generation of vectors beside the current one, then make it current in one commit.
 
-    Reads and writes go on meanwhile; what is added during the run is embedded by the last step.
+    Reads and writes go on meanwhile; what is added during the run is embedded by the last step. A run that ended
+    too early is gone on with by the next one with the same embedder; of two at a time one makes the vectors current.
     """
     demand(principal, "reembed", "the store")
-    tenant = principal.tenant
-    with vault.write(principal) as writer:
-        index = writer.index
-        number = 1 + max((g.number for g in index.generations), default=0)
-        pending = Generation(number, embedder.fingerprint, embedder.dimension, None)
-        writer.event(Kind.MAINTAIN, payload={"what": "reembed", "number": number, "to": embedder.fingerprint})
-        writer.batch.generations.append(pending)
+    tenant, store = principal.tenant, vault.store
+    number, resumed = _pending(vault, principal, embedder)
+    vault.use_embedder(tenant, embedder)
     done, vectors = 0, 0
-    bar = Progress("re-embedding", index.rows, progress)
-    while True:
-        head = vault.store.head(tenant)
-        if done >= head.rows:
-            break
-        stop = min(done + REEMBED_BATCH, head.rows)
-        block = embed_rows(embedder, number, vault.store.rows(tenant, range(done, stop)))
-        vault.store.write_vectors(tenant, block)
-        vectors += len(block)
-        done = stop
-        bar.to(done)
+    bar = Progress("re-embedding", vault.index(tenant).rows, progress)
+    left, before = store.head(tenant).rows, None
+    # Each round does what came during the one before. Where that is not much less, the last step does it: whoever
+    # adds faster than this embeds would keep it from ever ending.
+    while (
+        left and (before is None or left <= before // 2) and not _in_force(store.generations(tenant), number)
+    ):
+        for first in range(done, done + left, REEMBED_BATCH):
+            stop = min(first + REEMBED_BATCH, done + left)
+            block, there = _missing(vault, tenant, embedder, number, first, stop, resumed)
+            vectors += len(block) + there
+            try:
+                if len(block):
+                    store.write_vectors(tenant, block)
+            except StoreError:
+                if not _in_force(store.generations(tenant), number):
+                    raise
+                break  # another run had done all of it, and was first to say so
+            bar.to(stop)
+        done += left
+        left, before = store.head(tenant).rows - done, left
     with vault.write(principal) as writer:
-        rest = vault.store.rows(tenant, range(done, writer.next_ordinal))
-        block = embed_rows(embedder, number, rest)
-        if len(block):
-            writer.batch.vectors.append(block)
-            vectors += len(block)
-        digests = generation_digests(vault, tenant, number, writer.next_ordinal, block)
-        event = writer.event(
-            Kind.GENERATION,
-            payload={
-                "number": number,
-                "fingerprint": embedder.fingerprint,
-                "dimension": embedder.dimension,
-                "vectors": digests,
-            },
-        )
-        writer.batch.generations.append(
-            Generation(number, embedder.fingerprint, embedder.dimension, event.seq)
-        )
-        # The commit reloads the view, which must be read with the new embedder from then on.
-        vault.use_embedder(tenant, embedder)
         rows = writer.next_ordinal
+        if not _in_force(writer.index.generations, number):
+            block, there = _missing(vault, tenant, embedder, number, done, rows, resumed)
+            vectors += len(block) + there
+            if len(block):
+                writer.batch.vectors.append(block)
+            event = writer.event(
+                Kind.GENERATION,
+                payload={
+                    "number": number,
+                    "fingerprint": embedder.fingerprint,
+                    "dimension": embedder.dimension,
+                    "vectors": generation_digests(vault, tenant, number, rows, block),
+                },
+            )
+            writer.batch.generations.append(
+                Generation(number, embedder.fingerprint, embedder.dimension, event.seq)
+            )
     bar.close()
     return ReembedReport(number, embedder.fingerprint, rows, vectors)
+
+
+def _pending(vault: Vault, principal: Principal, embedder: Embedder) -> tuple[int, bool]:
+    """The number of the generation to write, and whether some of it may be there: from a run that was not ended."""
+    with vault.write(principal) as writer:
+        known = {g.number: g for g in writer.index.generations}
+        last = known.get(max(known, default=0))
+        wanted = (embedder.fingerprint, embedder.dimension, None)
+        if last is not None and (last.fingerprint, last.dimension, last.seq) == wanted:
+            return last.number, True
+        number = 1 + max(known, default=0)
+        writer.event(Kind.MAINTAIN, payload={"what": "reembed", "number": number, "to": embedder.fingerprint})
+        writer.batch.generations.append(Generation(number, embedder.fingerprint, embedder.dimension, None))
+    return number, False
+
+
+def _missing(
+    vault: Vault, tenant: str, embedder: Embedder, number: int, first: int, stop: int, resumed: bool
+) -> tuple[Vectors, int]:
+    """The vectors of a generation for rows from `first` on that an earlier run has not stored, and how many it has.
+
+    All of a row's vectors are stored in one transaction.
+    """
+    there = 0
+    rows = vault.store.rows(tenant, range(first, stop))
+    if resumed and rows:
+        stored = vault.store.vectors(tenant, number, first, stop)
+        there, known = len(stored), set(stored.ordinals.tolist())
+        rows = [row for row in rows if row.ordinal not in known]
+    return embed_rows(embedder, number, rows), there
+
+
+def _in_force(generations: Sequence[Generation], number: int) -> bool:
+    return any(g.number == number and g.seq is not None for g in generations)
 
 
 def embed_rows(embedder: Embedder, number: int, rows: Sequence[Row]) -> Vectors:

@@ -109,10 +109,9 @@ def prepare(
         if budget < 0:
             raise BudgetError(f"budget must not be negative, not {budget}")
     chosen = profile_of(profile)
-    embedder = vault.embedder_of(principal.tenant)
     as_of_us, known_at_us = optional_instant(as_of, "as_of"), optional_instant(known_at, "known_at")
     terms = tuple(text.terms(query, query=True))
-    generation, query_vector, codes = _vector(vault, principal, query, vector, chosen)
+    generation, query_vector, codes, embedder = _vector(vault, principal, query, vector, chosen)
     return Query(
         text=query,
         terms=terms,
@@ -136,21 +135,20 @@ def prepare(
 
 def _vector(
     vault: Vault, principal: Principal, query: str, given: npt.ArrayLike | None, profile: Profile
-) -> tuple[int | None, npt.NDArray[np.float32] | None, QueryCodes | None]:
-    """The generation to search, the query's vector in it and its token codes; None without them."""
+) -> tuple[int | None, npt.NDArray[np.float32] | None, QueryCodes | None, Embedder | None]:
+    """The generation to search, the query's vector in it and its token codes, None without; and the embedder."""
     if profile.vector_weight <= 0:
-        return None, None, None
+        return None, None, None, vault.embedder_of(principal.tenant)
     index = vault.index(principal.tenant)
-    generation = vault.check_embedder(index) if given is None else index.current_generation()
+    generation, embedder = vault.checked_encoder(index) if given is None else vault.encoder(index)
     if generation is None:
-        return None, None, None
+        return None, None, None, embedder
     if given is not None:
-        return generation.number, unit_vector(given, generation.dimension, "vector"), None
-    embedder = vault.embedder_of(principal.tenant)
+        return generation.number, unit_vector(given, generation.dimension, "vector"), None, embedder
     if embedder is None:
-        return None, None, None
+        return None, None, None, None
     vector, codes = vault.queries(principal.tenant).embed_query_with_codes(embedder, query)
-    return generation.number, vector, codes
+    return generation.number, vector, codes, embedder
 
 
 def tokens_of(codes: QueryCodes, terms: tuple[str, ...]) -> Tokens:

@@ -20,7 +20,7 @@ from twofold.embed.base import Embedder
 from twofold.embed.codes import code_embedder, document_codes
 from twofold.entities import entities as find_entities
 from twofold.entities import entity_key
-from twofold.errors import InvalidInput, NotFound, PermissionDenied, QuotaExceeded
+from twofold.errors import EmbedderMismatch, InvalidInput, NotFound, PermissionDenied, QuotaExceeded
 from twofold.ledger import Known, Ledger
 from twofold.lookup import memories, reader
 from twofold.model import TRAIT_ASKS, Kind, Memory, Row, Vectors, Visibility
@@ -70,6 +70,8 @@ class Draft:
     data: npt.NDArray[np.float32] | None = None
     codes: tuple[bytes, ...] = ()
     bare: bool = False  # stored without vectors: words and relations find it
+    given: bool = False  # its vector came with it
+    maker: str = ""  # fingerprint of the embedder that its vectors are of
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ def remember(
     drafts = [validate(vault, principal, namespace, item) for item in items]
     embed(vault, principal, drafts)
     with vault.write(principal) as writer:
+        embed_anew(writer, drafts)
         ledger = Ledger(writer.index)
         stored = [place(writer, ledger, draft) for draft in drafts]
     index = vault.index(principal.tenant)
@@ -219,7 +222,8 @@ def validate(vault: Vault, principal: Principal, namespace: str, item: Mapping[s
     if item.get("vector") is False:
         draft.bare = True
     elif item.get("vector") is not None:
-        draft.data = given_vector(vault, principal.tenant, item["vector"])
+        draft.data, draft.maker = given_vector(vault, principal.tenant, item["vector"])
+        draft.given = True
         draft.spans = [(0, len(content))]
     return draft
 
@@ -406,10 +410,30 @@ def merge(writer: Writer, ledger: Ledger, twin: Known, draft: Draft) -> Stored:
 
 def embed(vault: Vault, principal: Principal, drafts: Sequence[Draft]) -> None:
     """Give every draft its windows and vectors. Long texts are split, nothing is cut off."""
-    embedder = vault.embedder_of(principal.tenant)
-    if embedder is None:
+    if vault.embedder_of(principal.tenant) is None:
         return
-    vault.check_embedder(vault.index(principal.tenant))
+    _, embedder = vault.checked_encoder(vault.index(principal.tenant))
+    assert embedder is not None
+    _embed(embedder, drafts)
+
+
+def embed_anew(writer: Writer, drafts: Sequence[Draft]) -> None:
+    """Embed again what a re-embedding has overtaken: it became current since the drafts were embedded."""
+    generation, embedder = writer.vault.encoder(writer.index)
+    if generation is None or embedder is None or generation.fingerprint != embedder.fingerprint:
+        return
+    stale = [draft for draft in drafts if draft.data is not None and draft.maker != embedder.fingerprint]
+    for draft in stale:
+        if draft.given:
+            raise EmbedderMismatch(
+                f"the vector given is one of {draft.maker}, but the store was re-embedded with "
+                f"{embedder.fingerprint} just now; give one of that"
+            )
+        draft.data, draft.spans = None, []
+    _embed(embedder, stale)
+
+
+def _embed(embedder: Embedder, drafts: Sequence[Draft]) -> None:
     texts: list[str] = []
     owners: list[Draft] = []
     for draft in drafts:
@@ -433,6 +457,7 @@ def embed(vault: Vault, principal: Principal, drafts: Sequence[Draft]) -> None:
         if draft.data is None and not draft.bare:
             draft.data = data[at : at + len(draft.spans)]
             draft.codes = codes[at : at + len(draft.spans)]
+            draft.maker = embedder.fingerprint
             at += len(draft.spans)
 
 
@@ -479,12 +504,12 @@ _MONTHS: Final = (
 ).split()
 
 
-def given_vector(vault: Vault, tenant: str, value: Any) -> npt.NDArray[np.float32]:
-    """A vector supplied by the caller instead of the embedder's; float32 (1, dim)."""
+def given_vector(vault: Vault, tenant: str, value: Any) -> tuple[npt.NDArray[np.float32], str]:
+    """A vector supplied by the caller instead of the embedder's, float32 (1, dim), and whose it is taken for."""
     embedder = vault.embedder_of(tenant)
     if embedder is None:
         raise InvalidInput("vector= needs a handle with an embedder, whose dimension and fingerprint it has")
-    return unit_vector(value, embedder.dimension, "vector")[None, :]
+    return unit_vector(value, embedder.dimension, "vector")[None, :], embedder.fingerprint
 
 
 # -- supersede --------------------------------------------------------------------------------------
@@ -789,6 +814,7 @@ def update(
         )
     embed(vault, principal, [draft])
     with vault.write(principal) as writer:
+        embed_anew(writer, [draft])
         ledger = Ledger(writer.index)
         newest = find(principal, ledger, memory_id)
         if newest.closed:

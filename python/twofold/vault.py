@@ -113,7 +113,8 @@ class Vault:
         # Per tenant, so that none can tell from a count or a delay what another asked.
         self._caches: dict[str, QueryCache] = {}
         self._latencies: dict[str, Latency] = {}
-        self._embedders: dict[str, Embedder] = {}  # of tenants that were re-embedded through this vault
+        # By fingerprint, of tenants that are, or were, re-embedded through this vault.
+        self._embedders: dict[str, dict[str, Embedder]] = {}
         self._lock = threading.RLock()
         self._accesses: dict[str, list[tuple[int, int]]] = {}
         self.vectors_in_ram = "rows"  # or "codes": float32 rows are read from the view's file each time
@@ -136,12 +137,21 @@ class Vault:
     # -- of one tenant -----------------------------------------------------------------------------
 
     def embedder_of(self, tenant: str) -> Embedder | None:
-        """What embeds this tenant's texts: the vault's embedder, or what `reembed` put in its place."""
-        return self._embedders.get(tenant, self.embedder)
+        """What embeds this tenant's texts: the vault's embedder, or a `reembed`'s whose vectors are in force."""
+        index = self._indexes.get(tenant)
+        return self.embedder if index is None else self.encoder(index)[1]
+
+    def encoder(self, index: TenantIndex) -> tuple[Generation | None, Embedder | None]:
+        """The generation in force and what embeds for it, read together: a re-embedding replaces both at once."""
+        generation = index.current_generation()
+        known = self._embedders.get(index.tenant, {})
+        fingerprint = None if generation is None else generation.fingerprint
+        return generation, known.get(fingerprint or "", self.embedder)
 
     def use_embedder(self, tenant: str, embedder: Embedder) -> None:
-        self._embedders[tenant] = embedder
-        self.queries(tenant).clear()
+        """Embed with this one for this tenant, as soon as and as long as vectors that it made are in force."""
+        with self._lock:
+            self._embedders[tenant] = {**self._embedders.get(tenant, {}), embedder.fingerprint: embedder}
 
     def queries(self, tenant: str) -> QueryCache:
         """The tenant's query vectors."""
@@ -444,17 +454,20 @@ class Vault:
         return fresh
 
     def check_embedder(self, index: TenantIndex) -> Generation | None:
-        """The current generation, after making sure that this vault's embedder made it."""
-        generation = index.current_generation()
-        embedder = self.embedder_of(index.tenant)
+        """The current generation, after making sure that this vault has what embeds for it."""
+        return self.checked_encoder(index)[0]
+
+    def checked_encoder(self, index: TenantIndex) -> tuple[Generation | None, Embedder | None]:
+        """As `encoder`; EmbedderMismatch where the embedder did not make that generation's vectors."""
+        generation, embedder = self.encoder(index)
         if generation is None or embedder is None:
-            return generation
+            return generation, embedder
         if generation.fingerprint != embedder.fingerprint:
             raise EmbedderMismatch(
                 f"the vectors of this store were made by {generation.fingerprint}, this handle uses "
                 f"{embedder.fingerprint}; open it with the first, or run `twofold reembed`"
             )
-        return generation
+        return generation, embedder
 
     # -- access events -----------------------------------------------------------------------------
 
