@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from twofold.console import reported
 from twofold.core import __version__
-from twofold.errors import TwofoldError
+from twofold.files import parse_json, read_json
 
 if TYPE_CHECKING:
     from twofold.memory import AgentMemory
@@ -96,23 +97,21 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def reported(as_json: bool) -> Iterator[None]:
-    """Turn a Twofold error into a message and exit status 1."""
-    try:
-        yield
-    except TwofoldError as error:
-        if as_json:
-            click.echo(json.dumps({"error": type(error).__name__, "message": str(error)}, ensure_ascii=False))
-        else:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(1)
+def opened(options: Mapping[str, Any], *, make: bool = False) -> Iterator[AgentMemory]:
+    """The handle that the options ask for. Only with `make` a store that is not there yet is made.
 
-
-@contextmanager
-def opened(options: Mapping[str, Any], **more: Any) -> Iterator[AgentMemory]:
-    """The handle that the options ask for."""
+    A mistyped path must not become an empty store that verifies, exports and is backed up without complaint.
+    """
+    from twofold.errors import NotFound
     from twofold.memory import AgentMemory
+    from twofold.stores import missing_file
 
+    absent = None if make else missing_file(options["store"])
+    if absent is not None:
+        raise NotFound(
+            f"there is no store at {absent}; make it with `twofold init`, or name another with --store"
+        )
+    more: dict[str, Any] = {}
     embedder = options["embedder"]
     if embedder is not None:
         more["embedder"] = None if embedder.lower() == "none" else embedder
@@ -184,7 +183,7 @@ def init(**options: Any) -> None:
 
     Example: twofold init --store ./memory
     """
-    with opened(options) as mem:
+    with opened(options, make=True) as mem:
         state = {"store": str(options["store"]), **mem.stats()}
         show(
             state,
@@ -215,21 +214,16 @@ def add(content: str, metadata: str | None, dry_run: bool, **options: Any) -> No
 
     Example: twofold add "The API runs on port 8080" --tag api --key api.port
     """
-    from twofold.errors import InvalidInput
-
     names = (
         "tags memory_type entities key confidence pinned event_date speaker "
         "source_id session_id visibility supersedes"
     ).split()
     fields = {n: options[n] for n in names if options[n] not in (None, (), False)}
     if metadata is not None:
-        try:
-            fields["metadata"] = json.loads(metadata)
-        except json.JSONDecodeError as error:
-            raise InvalidInput(f"--metadata is not JSON: {error.msg}") from None
+        fields["metadata"] = parse_json(metadata, "--metadata")
     if content == "-":
         content = sys.stdin.read()
-    with opened(options) as mem:
+    with opened(options, make=True) as mem:
         if dry_run:
             decisions = mem.add(content, dry_run=True, **fields)
             show(
@@ -541,7 +535,7 @@ def replay(receipt: str, **options: Any) -> None:
     """
     with opened(options) as mem:
         file = Path(receipt)
-        given = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else receipt
+        given = read_json(file) if file.is_file() else receipt
         result = mem.replay(given)
         body = {
             "identical": result.identical,
@@ -595,13 +589,13 @@ def doctor(**options: Any) -> None:
 
     Example: twofold doctor --store postgresql://twofold@db.internal/twofold --json
     """
-    from twofold.errors import EmbedderUnavailable, StoreError
+    from twofold.errors import EmbedderUnavailable, NotFound, StoreError
     from twofold.verify import doctor_unopened
 
     try:
         with opened(options) as mem:
             body = mem.doctor()
-    except (EmbedderUnavailable, StoreError) as error:
+    except (EmbedderUnavailable, NotFound, StoreError) as error:
         body = doctor_unopened(options["store"], error)
     report(body, options["as_json"])
 
@@ -691,9 +685,7 @@ def reembed(to: str, **options: Any) -> None:
 
     Example: twofold reembed sentence-transformers:BAAI/bge-small-en-v1.5
     """
-    from twofold.memory import AgentMemory
-
-    with AgentMemory(options["store"], tenant=options["tenant"], embedder=None) as mem:
+    with opened({**options, "embedder": "none"}) as mem:
         found = mem.reembed(to, progress=not options["as_json"])
         body = {n: getattr(found, n) for n in found.__dataclass_fields__}
         show(
@@ -736,7 +728,7 @@ def import_(path: Path, dry_run: bool, format_: str, **options: Any) -> None:
     Example: twofold import memory.jsonl --store ./copy
     """
     found: Any
-    with opened(options) as mem:
+    with opened(options, make=True) as mem:
         if format_ == "twofold":
             found = mem.import_json(path, dry_run=dry_run, progress=not options["as_json"])
         else:
@@ -772,8 +764,9 @@ def restore_backup_(backup_: Path, destination: Path, as_json: bool) -> None:
     """
     from twofold.stores.sqlite import restore_backup
 
-    restore_backup(backup_, destination)
-    show({"path": str(destination)}, as_json, lambda: f"restored {backup_} to {destination}")
+    with reported(as_json):
+        restore_backup(backup_, destination)
+        show({"path": str(destination)}, as_json, lambda: f"restored {backup_} to {destination}")
 
 
 @main.command()
@@ -899,7 +892,7 @@ def demo(store: str | None, embedder: str | None) -> None:
 
 
 @main.command()
-@click.option("--rows", type=int, default=2000, show_default=True)
+@click.option("--rows", type=click.IntRange(min=1), default=2000, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 def bench(rows: int, as_json: bool) -> None:
     """Time add and recall on this machine, on made-up text without a model.

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -199,6 +199,36 @@ class Head(NamedTuple):
     rows: int = 0
     recorded_at: int = 0
     hash: bytes = b""
+
+
+_INT64: Final = 1 << 63
+
+
+def misfit(kind: type, values: Mapping[str, Any]) -> str | None:
+    """What is wrong with values that came from outside, by the annotations of the class they are to fill.
+
+    Numbers, texts, truth values and tuples of them are looked at, whole numbers also for their size; fields of
+    other kinds, and those without a value, are not.
+    """
+    for name, annotation in kind.__annotations__.items():
+        if name in values:
+            told: str = getattr(annotation, "__forward_arg__", annotation)
+            if not _fits(values[name], told):
+                return f"{name} must be {told}, not {values[name]!r}"
+    return None
+
+
+def _fits(value: Any, told: str) -> bool:
+    told = told.removesuffix(" | None") if value is not None else told
+    if told == "int":
+        return type(value) is int and -_INT64 <= value < _INT64
+    if told == "float":
+        return type(value) in (int, float) and abs(value) < 1e300  # NaN is not less either
+    if told in ("str", "bool", "bytes"):
+        return type(value).__name__ == told
+    if told.startswith("tuple[") and told.endswith(", ...]"):
+        return isinstance(value, tuple) and all(_fits(one, told[6:-6]) for one in value)
+    return value is not None or "None" in told or told[:1].isupper()
 
 
 class Finding(NamedTuple):

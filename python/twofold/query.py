@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MAX_QUERY = 20_000  # characters; longer texts are documents, not questions
 MAX_K = 10_000
+MAX_BUDGET = 1_000_000_000  # tokens; the core adds them up in 64 bits
 
 Instant = dt.datetime | dt.date | str
 
@@ -108,6 +109,8 @@ def prepare(
             raise InvalidInput(f"budget must be a whole number of tokens, not {budget!r}")
         if budget < 0:
             raise BudgetError(f"budget must not be negative, not {budget}")
+        if budget > MAX_BUDGET:
+            raise BudgetError(f"budget must be at most {MAX_BUDGET} tokens; leave it out for no limit")
     chosen = profile_of(profile)
     as_of_us, known_at_us = optional_instant(as_of, "as_of"), optional_instant(known_at, "known_at")
     terms = tuple(text.terms(query, query=True))

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import struct
 from base64 import b64decode, b64encode
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 import numpy as np
 
 from twofold import audit, entities, render, text, timewords
 from twofold.access import Grant, Principal
+from twofold.clock import from_us
 from twofold.decay import DecayPolicy, DecayRates
 from twofold.embed import codes
 from twofold.errors import InvalidInput
 from twofold.index.filters import Filters
-from twofold.model import Memory, Role
-from twofold.query import Query
+from twofold.model import Memory, Role, misfit
+from twofold.query import MAX_BUDGET, MAX_K, Query, whole
 from twofold.retrieve import question
 from twofold.retrieve.late import Tokens
 from twofold.retrieve.profile import Profile
@@ -28,9 +29,9 @@ RECALL_RULES: Final = "recall/1"
 
 def algorithm() -> str:
     """Fingerprint of the rules an answer depends on: text rules, Unicode version, arithmetic, constants' names."""
-    fields = ",".join(Profile.__dataclass_fields__)
+    names = ",".join(Profile.__dataclass_fields__)
     body = "\n".join(
-        [RECALL_RULES, text.RULES, entities.RULES, codes.RULES, question.RULES, timewords.RULES, fields]
+        [RECALL_RULES, text.RULES, entities.RULES, codes.RULES, question.RULES, timewords.RULES, names]
     )
     return hashlib.sha256(body.encode()).hexdigest()[:16]
 
@@ -154,51 +155,89 @@ def stored_rows(value: list[int] | None) -> tuple[int, ...] | None:
     return None if value is None else tuple(value)
 
 
+def check_sizes(query: Query, dimension: int) -> None:
+    """A question's vector and codes against the vectors they are to be compared with. InvalidInput otherwise."""
+    vector, tokens = query.vector, query.tokens
+    if vector is not None and (vector.shape != (dimension,) or not np.isfinite(vector).all()):
+        raise InvalidInput(f"not a receipt: its vector is not of {dimension} finite numbers")
+    if tokens is not None and (
+        64 * tokens.codes.shape[1] != dimension or len(tokens.terms) != len(tokens.codes)
+    ):
+        raise InvalidInput(f"not a receipt: its token codes are not of {dimension} bits each")
+
+
 def stored(value: dict[str, Any]) -> StoredReceipt:
-    """Read a receipt's JSON. InvalidInput when it is not one."""
+    """Read a receipt's JSON, which may come from anywhere. InvalidInput when it is not one."""
     try:
-        vector = value["vector"]
-        policy = value["policy"]
-        return StoredReceipt(
-            id=value["id"],
-            algorithm=value["algorithm"],
-            seq=value["seq"],
-            query=Query(
-                text=value["query"],
-                terms=tuple(value["terms"]),
-                vector=None if vector is None else np.frombuffer(b64decode(vector), "<f4").astype(np.float32),
-                cover=value["cover"],
-                spread=value["spread"],
-                tokens=stored_tokens(value["tokens"]),
-                generation=value["generation"],
-                k=value["k"],
-                budget=value["budget"],
-                counter=counter(value["counter"]),
-                patterns=tuple(value["namespaces"]),
-                filters=Filters.from_json(value["filters"]),
-                as_of=value["as_of"],
-                known_at=value["known_at"],
-                now=value["now"],
-                include_faded=value["include_faded"],
-                profile=Profile.from_json(value["profile"]),
-                proposed=stored_rows(value.get("proposed")),
-            ),
-            principal=Principal(
-                value["tenant"],
-                value["agent_id"],
-                tuple(
-                    Grant(None if r is None else Role(r), None if n is None else tuple(n), ro)
-                    for r, n, ro in value["grants"]
-                ),
-            ),
-            policy=DecayPolicy(
-                by_type={t: DecayRates(**r) for t, r in policy["by_type"].items()},
-                default=DecayRates(**policy["default"]),
-                threshold=policy["threshold"],
-                keep_after=policy["keep_after"],
-            ),
-            answer=[(a[0], a[1], a[2], a[3]) for a in value["answer"]],
-            context_hash=value["context"],
+        read = _stored(value)
+        rates = (read.policy.default, *read.policy.by_type.values())
+        told: tuple[Any, ...] = (
+            read,
+            read.query,
+            read.query.filters,
+            read.principal,
+            *read.principal.grants,
+            read.policy,
         )
-    except (KeyError, TypeError, ValueError) as error:
+        for part in (*told, *rates):
+            wrong = misfit(type(part), {f.name: getattr(part, f.name) for f in fields(part)})
+            if wrong:
+                raise TypeError(wrong)
+        asked = read.query
+        whole(asked.k, "k", 1, MAX_K)
+        whole(asked.budget or 0, "budget", 0, MAX_BUDGET)
+        for us in (asked.now, asked.as_of, asked.known_at):
+            from_us(us or 0)  # a year that there is
+        if not 0.0 <= asked.cover <= 1.0 or not asked.spread > 0.0:
+            raise ValueError("cover is a share, spread is above 0")
+        return read
+    except InvalidInput as error:
+        raise InvalidInput(f"not a receipt: {error}") from None
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise InvalidInput(f"not a receipt: {error!r}") from None
+
+
+def _stored(value: dict[str, Any]) -> StoredReceipt:
+    vector = value["vector"]
+    policy = value["policy"]
+    return StoredReceipt(
+        id=value["id"],
+        algorithm=value["algorithm"],
+        seq=value["seq"],
+        query=Query(
+            text=value["query"],
+            terms=tuple(value["terms"]),
+            vector=None if vector is None else np.frombuffer(b64decode(vector), "<f4").astype(np.float32),
+            cover=value["cover"],
+            spread=value["spread"],
+            tokens=stored_tokens(value["tokens"]),
+            generation=value["generation"],
+            k=value["k"],
+            budget=value["budget"],
+            counter=counter(value["counter"]),
+            patterns=tuple(value["namespaces"]),
+            filters=Filters.from_json(value["filters"]),
+            as_of=value["as_of"],
+            known_at=value["known_at"],
+            now=value["now"],
+            include_faded=value["include_faded"],
+            profile=Profile.from_json(value["profile"]),
+            proposed=stored_rows(value.get("proposed")),
+        ),
+        principal=Principal(
+            value["tenant"],
+            value["agent_id"],
+            tuple(
+                Grant(None if r is None else Role(r), None if n is None else tuple(n), ro)
+                for r, n, ro in value["grants"]
+            ),
+        ),
+        policy=DecayPolicy(
+            by_type={t: DecayRates(**r) for t, r in policy["by_type"].items()},
+            default=DecayRates(**policy["default"]),
+            threshold=policy["threshold"],
+            keep_after=policy["keep_after"],
+        ),
+        answer=[(a[0], a[1], a[2], a[3]) for a in value["answer"]],
+        context_hash=value["context"],
+    )

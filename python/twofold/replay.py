@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from twofold.access import Principal, any_match
-from twofold.errors import NotFound, PermissionDenied, ReplayUnsupported
+from twofold.errors import InvalidInput, NotFound, PermissionDenied, ReplayUnsupported
 from twofold.recall import Recall, recall_at
-from twofold.receipt import Receipt, StoredReceipt, algorithm, stored
+from twofold.receipt import Receipt, StoredReceipt, algorithm, check_sizes, stored
 from twofold.remember import demand
 from twofold.vault import Vault
 
@@ -78,7 +78,11 @@ def body_of(vault: Vault, principal: Principal, receipt: Receipt | Mapping[str, 
             raise NotFound(f"no kept receipt {receipt!r} in this tenant; recall with keep=True keeps one")
         body: dict[str, Any] = json.loads(text)
     else:
+        if not isinstance(receipt, Receipt | Mapping):
+            raise InvalidInput(f"a receipt is an id or an object, not {type(receipt).__name__}")
         body = receipt.to_json() if isinstance(receipt, Receipt) else dict(receipt)
+        if "tenant" not in body or "query" not in body:
+            raise InvalidInput("not a receipt: it names no tenant or no query")
     if body.get("tenant") != principal.tenant:
         raise PermissionDenied("the receipt belongs to another tenant")
     if body.get("agent_id") != principal.agent_id and not principal.may("audit"):
@@ -95,6 +99,8 @@ def compare(vault: Vault, asked: StoredReceipt) -> Replay:
         raise ReplayUnsupported(
             f"the vectors of embedding generation {generation}, which the receipt was made on, were collected"
         )
+    sizes = {g.number: g.dimension for g in index.generations}
+    check_sizes(asked.query, sizes.get(-1 if generation is None else generation, 0))
     found = recall_at(vault, asked.principal, index, index.view(asked.seq), asked.query, asked.policy)
     differences = []
     answer = [tuple(a) for a in found.receipt.answer]

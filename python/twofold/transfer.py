@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,14 +16,17 @@ import numpy as np
 from twofold import audit, lookup, remember
 from twofold.access import Principal
 from twofold.clock import OPEN, from_us, iso, to_us
-from twofold.errors import InvalidInput, NotFound
+from twofold.errors import InvalidInput, TwofoldError
+from twofold.files import read_json_lines, replacing
 from twofold.index.filters import Filters
 from twofold.index.tenant import TenantIndex
 from twofold.maintain import embed_rows
-from twofold.model import Batch, Changes, Event, Generation, Head, Memory, Row, Vectors
+from twofold.model import Batch, Changes, Event, Generation, Head, Memory, Row, Vectors, misfit
 from twofold.progress import Progress
+from twofold.stores.memory import MemoryStore
 from twofold.stores.schema import index_row
 from twofold.vault import Vault
+from twofold.verify import verify
 
 FORMAT: Final = "twofold-export"
 VERSION: Final = 1
@@ -59,16 +61,10 @@ def export_json(vault: Vault, principal: Principal, path: Path, *, vectors: bool
     vault.flush(principal.tenant)
     lines = _whole(vault, principal, vectors) if principal.is_owner else _visible(vault, principal)
     count = 0
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            for line in lines:
-                file.write(audit.canonical(line) + "\n")
-                count += 1
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        for line in lines:
+            file.write(f"{audit.canonical(line)}\n".encode())
+            count += 1
     return count
 
 
@@ -161,23 +157,6 @@ def memory_json(memory: Memory) -> dict[str, Any]:
     return out
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    value = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise InvalidInput(f"{path} line {number} is not JSON: {error.msg}") from None
-                if not isinstance(value, dict):
-                    raise InvalidInput(f"{path} line {number} is not an object")
-                yield value
-    except FileNotFoundError:
-        raise NotFound(f"no file {path}") from None
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{path} is not UTF-8") from None
-
-
 def import_json(
     vault: Vault,
     principal: Principal,
@@ -188,18 +167,20 @@ def import_json(
 ) -> ImportReport:
     """Read an export into this tenant."""
     remember.demand(principal, "import", "memories")
-    lines = _lines(path)
+    lines = (line for _, line in read_json_lines(path))
     header = next(lines, None)
     if header is None or header.get("format") != FORMAT:
         raise InvalidInput(f"{path} is not a Twofold export; its first line must say so")
-    if header.get("version", 0) > VERSION:
+    if type(header.get("version")) is not int or header.get("kind") not in ("log", "memories"):
+        raise InvalidInput(f"{path} has a damaged first line; export again")
+    if header["version"] > VERSION:
         raise InvalidInput(
             f"{path} is of export version {header['version']}; this Twofold reads up to {VERSION}"
         )
     empty = vault.store.head(principal.tenant).seq == 0
     if header["kind"] == "log" and empty:
         return _import_log(vault, principal, lines, header, dry_run)
-    return _import_memories(vault, principal, namespace, lines, dry_run, progress)
+    return _import_memories(vault, principal, namespace, lines, header, dry_run, progress)
 
 
 def _import_log(
@@ -210,7 +191,40 @@ def _import_log(
     dry_run: bool,
 ) -> ImportReport:
     """Reproduce the log as it was: same sequence numbers, same hashes. All or nothing, in one transaction."""
-    batch = Batch()
+    with _malformed():
+        batch = _batch(lines, header)
+        _check_log(batch, header)
+    if not header.get("vectors"):
+        _embed_again(vault, principal, batch)
+    _try(vault, principal, batch)
+    report = ImportReport(len(batch.rows), len(batch.events), True, not dry_run)
+    if dry_run:
+        return report
+    with vault.store.transaction(principal.tenant) as tx:
+        if tx.head.seq != 0:
+            raise InvalidInput("another process wrote to this tenant meanwhile; the import needs it empty")
+        tx.apply(batch)
+    if vault.embedder_of(principal.tenant) is not None and batch.generations:
+        vault.check_embedder(vault.index(principal.tenant))
+    return report
+
+
+@contextmanager
+def _malformed() -> Iterator[None]:
+    """Around what reads an export's values: whatever they are instead of what they should be, is InvalidInput."""
+    try:
+        yield
+    except TwofoldError:
+        raise
+    except (
+        ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
+    ) as error:  # fmt: skip
+        raise InvalidInput(f"the export is damaged: {error!r}") from None
+
+
+def _batch(lines: Iterator[dict[str, Any]], header: dict[str, Any]) -> Batch:
+    """A log export's lines as one batch."""
+    batch = Batch(generations=[Generation(*g) for g in header["generations"]])
     vectors: dict[int, list[list[Any]]] = {}
     for line in lines:
         if "event" in line:
@@ -223,6 +237,15 @@ def _import_log(
             batch.receipts.append((line["receipt"][0], line["receipt"][1], line["receipt"][2]))
         else:
             raise InvalidInput(f"unknown line in the export: {sorted(line)[:3]}")
+    for number, found in vectors.items():
+        data = np.stack([np.frombuffer(b64decode(v[5]), "<f4").astype(np.float32) for v in found])
+        codes = [b64decode(v[6]) for v in found]
+        batch.vectors.append(Vectors.of(number, [v[1:5] for v in found], data, codes))
+    return batch
+
+
+def _check_log(batch: Batch, header: dict[str, Any]) -> None:
+    """The chain of hashes, and that nothing was cut off."""
     previous, expected = b"", 1
     for event in batch.events:
         broken = audit.broken_link(previous, expected, event)
@@ -234,23 +257,19 @@ def _import_log(
             f"the export is cut: {len(batch.rows)} of {header['rows']} rows, "
             f"{len(batch.events)} of {header['seq']} events"
         )
-    batch.generations = [Generation(*g) for g in header["generations"]]
-    for number, found in vectors.items():
-        data = np.stack([np.frombuffer(b64decode(v[5]), "<f4").astype(np.float32) for v in found])
-        codes = [b64decode(v[6]) for v in found]
-        batch.vectors.append(Vectors.of(number, [v[1:5] for v in found], data, codes))
-    if not header["vectors"]:
-        _embed_again(vault, principal, batch)
-    report = ImportReport(len(batch.rows), len(batch.events), True, not dry_run)
-    if dry_run:
-        return report
-    with vault.store.transaction(principal.tenant) as tx:
-        if tx.head.seq != 0:
-            raise InvalidInput("another process wrote to this tenant meanwhile; the import needs it empty")
-        tx.apply(batch)
-    if vault.embedder_of(principal.tenant) is not None and batch.generations:
-        vault.check_embedder(vault.index(principal.tenant))
-    return report
+
+
+def _try(vault: Vault, principal: Principal, batch: Batch) -> None:
+    """Import into a store in RAM first, and verify that: what the real one took, it could never be rid of again."""
+    in_ram: Any = MemoryStore()
+    trial = Vault(in_ram, None, vault.clock, vault.policy, vault.counter, 0)
+    with _malformed():
+        with trial.store.transaction(principal.tenant) as tx:
+            tx.apply(batch)
+        trial.index(principal.tenant)
+        found = verify(trial, principal)
+    if not found.ok:
+        raise InvalidInput(f"the export is damaged: {found.problems[0]}")
 
 
 def _embed_again(vault: Vault, principal: Principal, batch: Batch) -> None:
@@ -276,10 +295,23 @@ def _import_memories(
     principal: Principal,
     namespace: str,
     lines: Iterator[dict[str, Any]],
+    header: dict[str, Any],
     dry_run: bool,
     progress: bool | Callable[[int], None],
 ) -> ImportReport:
     """Add an export's memories to a tenant that has some already. Exact duplicates are merged."""
+    with _malformed():
+        items = _items(principal.tenant, lines, header)
+    if dry_run:
+        return ImportReport(len(items), 0, False, False)
+    for chunk, done in chunks(items, CHUNK, progress):
+        remember.remember(vault, principal, namespace, chunk)
+        done(len(chunk))
+    return ImportReport(len(items), 0, False, True)
+
+
+def _items(tenant: str, lines: Iterator[dict[str, Any]], header: dict[str, Any]) -> list[dict[str, Any]]:
+    """What `remember` takes, of each memory that an export holds and that still stands."""
     items: list[dict[str, Any]] = []
     log = Changes(Head(), [], [], [], [])
     rows: list[Row] = []
@@ -292,15 +324,16 @@ def _import_memories(
             rows.append(_row(line["row"]))
             log.rows.append(index_row(rows[-1]))
     # The rows say what was ever told; what of it still stands, and until when, is in the log.
-    known = TenantIndex(principal.tenant)
+    known = TenantIndex(tenant)
     known.apply(log)
-    items += [_row_item(row, int(known.valid_to[row.ordinal])) for row in rows if known.live(row.ordinal)]
-    if dry_run:
-        return ImportReport(len(items), 0, False, False)
-    for chunk, done in chunks(items, CHUNK, progress):
-        remember.remember(vault, principal, namespace, chunk)
-        done(len(chunk))
-    return ImportReport(len(items), 0, False, True)
+    embedded = [g[3] for g in header.get("generations", ()) if g[3] is not None]
+    for row in rows:
+        if known.live(row.ordinal):
+            item = _row_item(row, int(known.valid_to[row.ordinal]))
+            if row.generation is None and any(seq < row.seq for seq in embedded):
+                item["vector"] = False  # it was stored without one, where others had theirs
+            items.append(item)
+    return items
 
 
 _COPIED: Final = (
@@ -309,11 +342,21 @@ _COPIED: Final = (
 
 
 def _event(values: list[Any]) -> Event:
-    return Event._make([*values[:8], *(bytes.fromhex(x) for x in values[8:11])])
+    event = Event._make([*values[:8], *(bytes.fromhex(x) for x in values[8:11])])
+    _check(Event, event._asdict())
+    return event
 
 
 def _row(values: list[Any]) -> Row:
-    return Row._make(tuple(v) if isinstance(v, list) else v for v in values)
+    row = Row._make(tuple(v) if isinstance(v, list) else v for v in values)
+    _check(Row, row._asdict())
+    return row
+
+
+def _check(kind: type, values: dict[str, Any]) -> None:
+    wrong = misfit(kind, values)
+    if wrong:
+        raise InvalidInput(f"the export is damaged: {wrong}")
 
 
 def _item(memory: dict[str, Any]) -> dict[str, Any]:

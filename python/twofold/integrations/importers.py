@@ -7,7 +7,6 @@ sentence-aware chunks.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from typing import Any, Final
 
 from twofold import text, timewords
 from twofold.clock import from_us
-from twofold.errors import InvalidInput, NotFound
+from twofold.errors import InvalidInput, NotFound, TwofoldError
+from twofold.files import read_json, read_json_lines, read_text
 from twofold.memory import AgentMemory
 
 CHUNK_TOKENS: Final = 512
@@ -57,18 +57,33 @@ def import_file(
         )
     if not path.exists():
         raise NotFound(f"no file or folder {path}")
-    found: list[Item] = []
-    skipped = 0
-    for item in reader(path):
-        if not str(item.get("content", "")).strip():
-            skipped += 1
-            continue
-        found += chunked(item)
+    try:
+        found, skipped = _read(reader, path)
+    except TwofoldError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # A reader takes its format's word for the shape of values; what is another shape is another format.
+        raise InvalidInput(f"{path} is not of the format {format_}: {error!r}") from None
     if dry_run:
         return Imported(len(found), 0, skipped, False)
     before = mem.stats()["memories"]
     mem.add_many(found, progress=progress, batch=batch)
     return Imported(len(found), mem.stats()["memories"] - before, skipped, True)
+
+
+def _read(reader: Callable[[Path], Iterator[Item]], path: Path) -> tuple[list[Item], int]:
+    """The items of a file, cut into chunks, and how many had no text."""
+    found: list[Item] = []
+    skipped = 0
+    for item in reader(path):
+        content = item.get("content") or ""
+        if not isinstance(content, str):
+            raise TypeError(f"the text of a memory is {content!r}")
+        if content.strip():
+            found += chunked(item)
+        else:
+            skipped += 1
+    return found, skipped
 
 
 def chunked(item: Item) -> list[Item]:
@@ -93,32 +108,6 @@ def chunked(item: Item) -> list[Item]:
 
 
 # -- reading ------------------------------------------------------------------------------------------
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{path} is not UTF-8") from None
-    except json.JSONDecodeError as error:
-        raise InvalidInput(f"{path} line {error.lineno} is not JSON: {error.msg}") from None
-
-
-def _json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{path} is not UTF-8") from None
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InvalidInput(f"{path} line {number} is not JSON: {error.msg}") from None
-        if not isinstance(value, dict):
-            raise InvalidInput(f"{path} line {number} is not an object")
-        yield number, value
 
 
 def _files(path: Path, pattern: str) -> list[Path]:
@@ -187,7 +176,7 @@ def read_jsonl(path: Path) -> Iterator[Item]:
         "metadata",
     }
     known |= {"event_date", "speaker", "visibility", "source_id", "session_id", "valid_from", "valid_to"}
-    for _, value in _json_lines(path):
+    for _, value in read_json_lines(path):
         content = value.get("content") or value.get("text") or value.get("memory") or ""
         yield {"content": content, **{k: v for k, v in value.items() if k in known and k != "content"}}
 
@@ -211,7 +200,7 @@ def read_markdown(path: Path) -> Iterator[Item]:
             }
 
         fenced = False
-        for line in file.read_text(encoding="utf-8-sig").splitlines():
+        for line in read_text(file).splitlines():
             fenced ^= line.lstrip().startswith("```")
             found = None if fenced else re.match(r"(#{1,6})\s+(.*?)\s*#*$", line)
             if not found:
@@ -225,7 +214,7 @@ def read_markdown(path: Path) -> Iterator[Item]:
 
 def read_messages(path: Path) -> Iterator[Item]:
     """OpenAI or Anthropic message lists: [{"role", "content"}], or an object with "messages"."""
-    value = _json(path)
+    value = read_json(path)
     messages = value.get("messages") if isinstance(value, dict) else value
     if not isinstance(messages, list):
         raise InvalidInput(f"{path} has no list of messages")
@@ -238,7 +227,7 @@ def read_messages(path: Path) -> Iterator[Item]:
 def read_claude_code(path: Path) -> Iterator[Item]:
     """Claude Code session logs (*.jsonl): the user's and the assistant's turns; tool traffic is left out."""
     for file in _files(path, "*.jsonl"):
-        for number, value in _json_lines(file):
+        for number, value in read_json_lines(file):
             message = value.get("message")
             if value.get("type") not in ("user", "assistant") or not isinstance(message, dict):
                 continue
@@ -250,7 +239,7 @@ def read_claude_code(path: Path) -> Iterator[Item]:
 
 def read_chatgpt(path: Path) -> Iterator[Item]:
     """ChatGPT's export (conversations.json): each conversation's current branch, oldest turn first."""
-    conversations = _json(path / "conversations.json" if path.is_dir() else path)
+    conversations = read_json(path / "conversations.json" if path.is_dir() else path)
     if not isinstance(conversations, list):
         raise InvalidInput(f"{path} is not a list of conversations")
     for conversation in conversations:
@@ -276,7 +265,7 @@ def read_chatgpt(path: Path) -> Iterator[Item]:
 
 def read_mem0(path: Path) -> Iterator[Item]:
     """mem0's JSON: a list of memories, or {"results": [...]}, as `get_all` and its export give them."""
-    value = _json(path)
+    value = read_json(path)
     entries = value.get("results", value.get("memories")) if isinstance(value, dict) else value
     if not isinstance(entries, list):
         raise InvalidInput(f"{path} has no list of memories")
@@ -300,7 +289,7 @@ def read_mem0(path: Path) -> Iterator[Item]:
 
 def read_reference(path: Path) -> Iterator[Item]:
     """The reference MCP server's memory.jsonl: an observation each, and a sentence for each relation."""
-    for number, value in _json_lines(path):
+    for number, value in read_json_lines(path):
         kind = value.get("type")
         if kind == "entity":
             name = str(value["name"])

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from twofold.errors import TwofoldError
+from twofold.console import reported
 from twofold.integrations import installer
 from twofold.integrations.installer import Change, Target
 
@@ -52,7 +52,8 @@ def install(tool: str | None, no_hooks: bool, no_mcp: bool, check: bool, **optio
     Example: twofold install claude-code --yes
     Example: twofold install cursor --scope project --dry-run
     """
-    with_errors(options["as_json"], lambda: _install(tool, no_hooks, no_mcp, check, options))
+    with reported(options["as_json"]):
+        _install(tool, no_hooks, no_mcp, check, options)
 
 
 @click.command()
@@ -64,19 +65,8 @@ def uninstall(tool: str, **options: Any) -> None:
     \b
     Example: twofold uninstall claude-code --yes
     """
-    with_errors(options["as_json"], lambda: _uninstall(tool, options))
-
-
-def with_errors(as_json: bool, work: Callable[[], None]) -> None:
-    """Run, and turn a Twofold error into a message and exit status 1."""
-    try:
-        work()
-    except TwofoldError as error:
-        if as_json:
-            click.echo(json.dumps({"error": type(error).__name__, "message": str(error)}, ensure_ascii=False))
-        else:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(1)
+    with reported(options["as_json"]):
+        _uninstall(tool, options)
 
 
 def _target(tool: str, options: dict[str, Any], **more: Any) -> Target:

@@ -6,14 +6,14 @@ import contextlib
 import importlib
 import importlib.util
 import json
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from twofold.errors import InvalidInput, TwofoldError
+from twofold.console import reported
+from twofold.errors import InvalidInput
 from twofold.integrations.projects import project_namespace
 
 if TYPE_CHECKING:
@@ -75,15 +75,8 @@ def mcp(**options: Any) -> None:
     Example: twofold mcp --transport http --port 8765 --dev
     Example: twofold mcp --profile reference --export memory.jsonl
     """
-    try:
-        with contextlib.ExitStack() as stack:
-            run(options, stack)
-    except TwofoldError as error:
-        if options["as_json"]:
-            click.echo(json.dumps({"error": type(error).__name__, "message": str(error)}, ensure_ascii=False))
-        else:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(1)
+    with reported(options["as_json"]), contextlib.ExitStack() as stack:
+        run(options, stack)
 
 
 def run(options: dict[str, Any], stack: contextlib.ExitStack) -> None:

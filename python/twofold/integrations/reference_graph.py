@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from twofold.errors import InvalidInput, NotFound
+from twofold.files import reading, replacing
 from twofold.text import validate_text
 
 if TYPE_CHECKING:
@@ -338,7 +337,7 @@ def from_jsonl(text: str) -> Graph:
                 graph["entities"].append(_checked(_entity(told)))
             elif told.get("type") == "relation":
                 graph["relations"].append(_checked(_relation(told)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInput(f"line {number} is not of a reference memory.jsonl: {error!r}") from None
     return graph
 
@@ -352,10 +351,8 @@ def _checked(part: Any) -> Any:
 
 def import_file(mem: AgentMemory, path: Path) -> tuple[int, int]:
     """Read a memory.jsonl into the handle's namespace, which holds no graph yet: (entities, relations)."""
-    try:
+    with reading(path):
         text = path.read_bytes().decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {path}: {error}") from None
     graph = from_jsonl(text)
     GraphStore(mem).replace_with(graph)
     return len(graph["entities"]), len(graph["relations"])
@@ -364,12 +361,6 @@ def import_file(mem: AgentMemory, path: Path) -> tuple[int, int]:
 def export_file(mem: AgentMemory, path: Path) -> tuple[int, int]:
     """Write the handle's graph as memory.jsonl, as a whole or not at all: (entities, relations)."""
     graph = GraphStore(mem).read()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(to_jsonl(graph).encode("utf-8"))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with replacing(path) as file:
+        file.write(to_jsonl(graph).encode("utf-8"))
     return len(graph["entities"]), len(graph["relations"])

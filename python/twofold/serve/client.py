@@ -18,7 +18,6 @@ import os
 import select
 import socket
 import ssl
-import tempfile
 import threading
 import time
 from collections import deque
@@ -34,6 +33,7 @@ from twofold.aio import AsyncAgentMemory
 from twofold.clock import Clock, SystemClock, iso, to_us
 from twofold.config import server_key
 from twofold.errors import InvalidInput, NotFound, PermissionDenied, StoreBusy, StoreError
+from twofold.files import reading, replacing
 from twofold.index.filters import Filters
 from twofold.memory import AgentMemory
 from twofold.model import Role
@@ -323,20 +323,14 @@ class TwofoldClient(_Base):
         """Write what this handle may see as JSON lines; the owner's export is lossless. Returns the lines."""
         target = Path(path)
         query = urlencode({"vectors": str(bool(vectors)).lower()})
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             lines = 0
-            with os.fdopen(handle, "wb") as file, self._answer("GET", f"{PREFIX}/export?{query}") as answer:
+            with replacing(target) as file, self._answer("GET", f"{PREFIX}/export?{query}") as answer:
                 while data := answer.read(CHUNK):
                     lines += data.count(b"\n")
                     file.write(data)
-            Path(temporary).replace(target)
         except _Broken as broken:
-            Path(temporary).unlink(missing_ok=True)
             raise self._broken(broken, True) from broken
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
         return lines
 
     def import_json(
@@ -345,10 +339,8 @@ class TwofoldClient(_Base):
         """Send an export to the server; see `AgentMemory.import_json`. `progress` is told once, at the end."""
         route = _ROUTES["import_json"]
         query = urlencode({"dry_run": str(bool(dry_run)).lower()})
-        try:
-            file = Path(path).open("rb")  # noqa: SIM115 -- closed below; opening alone may fail with NotFound
-        except FileNotFoundError:
-            raise NotFound(f"no file {path}") from None
+        with reading(path):
+            file = Path(path).open("rb")  # noqa: SIM115 -- closed below; what the server says is not of the file
         with file:
             headers = {
                 "content-type": "application/x-ndjson",

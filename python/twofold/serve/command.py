@@ -9,14 +9,15 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from twofold.clock import SystemClock
-from twofold.errors import InvalidInput, TwofoldError
+from twofold.console import reported
+from twofold.errors import InvalidInput
 from twofold.serve.keys import Keys, default_path
 from twofold.serve.limits import Limits
 
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
     from twofold.memory import AgentMemory
 
 MISSING: Final = "`twofold serve` needs packages that are not installed; pip install 'twofold[serve]'"
-
-
-@contextlib.contextmanager
-def reported(as_json: bool) -> Iterator[None]:
-    """Turn a Twofold error into a message and exit status 1."""
-    try:
-        yield
-    except TwofoldError as error:
-        if as_json:
-            click.echo(json.dumps({"error": type(error).__name__, "message": str(error)}, ensure_ascii=False))
-        else:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(1)
 
 
 def located(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -201,9 +189,8 @@ def serve(store: str, keys_: Keys, as_json: bool, host: str, port: int, **option
         raise InvalidInput(MISSING) from None
     from twofold.memory import AgentMemory
 
-    limits = Limits(
-        rate=options["rate"],
-        burst=max(1, int(2 * options["rate"])),
+    limits = Limits.of_rate(
+        options["rate"],
         body=options["max_body"],
         timeout=options["timeout"],
         readers=options["threads"],

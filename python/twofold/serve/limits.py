@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from twofold.clock import DAY, SECOND
 from twofold.errors import InvalidInput
@@ -35,12 +36,18 @@ class Limits:
     drain: float = 20.0
     maintain_every: float = DAY / SECOND
 
+    @classmethod
+    def of_rate(cls, rate: float, **more: Any) -> Limits:
+        """Limits with so many requests a second, and twice as many at once."""
+        burst = max(1, int(2 * rate)) if math.isfinite(rate) else 1
+        return cls(rate=rate, burst=burst, **more)
+
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
             low = 0 if f.name in ("rate", "maintain_every") else 1e-3
-            if not value >= low:
-                raise InvalidInput(f"limit {f.name} must be at least {low:g}, not {value!r}")
+            if not low <= value < math.inf:
+                raise InvalidInput(f"limit {f.name} must be a number of at least {low:g}, not {value!r}")
 
 
 class Rates:

@@ -17,10 +17,11 @@ import numpy as np
 
 from twofold import audit
 from twofold.access import check_name
-from twofold.errors import InvalidInput, NotFound, StoreCorrupt, TwofoldError
+from twofold.console import reported
+from twofold.errors import InvalidInput, NotFound, StoreCorrupt
 from twofold.model import Batch, Event, Generation, Head, Kind, Vectors
 from twofold.progress import Progress
-from twofold.stores import Store, open_store, schema
+from twofold.stores import Store, missing_file, open_store, schema
 
 CHUNK: Final = 500
 
@@ -240,15 +241,8 @@ def migrate(source: str, dest: str, tenants: tuple[str, ...], compared: bool, as
 
     Example: twofold migrate ./store postgresql://db.internal/twofold
     """
-    try:
+    with reported(as_json):
         done = _migrate(source, dest, tenants, compared, progress=not as_json)
-    except TwofoldError as error:
-        name = type(error).__name__
-        if as_json:
-            click.echo(json.dumps({"error": name, "message": str(error)}, ensure_ascii=False))
-        else:
-            click.echo(f"{name}: {error}", err=True)
-        raise SystemExit(1) from error
     for one in done:
         if as_json:
             click.echo(json.dumps(asdict(one)))
@@ -264,6 +258,9 @@ def _migrate(
     source: str, dest: str, tenants: tuple[str, ...], compared: bool, *, progress: bool
 ) -> list[Migration]:
     names = [check_name(tenant, "tenant") for tenant in tenants]
+    absent = missing_file(source)
+    if absent is not None:  # opening it would make an empty store there
+        raise NotFound(f"there is no store at {absent}")
     origin = open_store(source)
     try:
         target = open_store(dest)

@@ -13,7 +13,15 @@ from twofold.errors import InvalidInput, StoreError
 from twofold.model import Finding
 from twofold.stores.base import Replica, Store, Transaction
 
-__all__ = ["Replica", "Store", "Transaction", "examine_unopened", "open_replica", "open_store"]
+__all__ = [
+    "Replica",
+    "Store",
+    "Transaction",
+    "examine_unopened",
+    "missing_file",
+    "open_replica",
+    "open_store",
+]
 
 ENTRY_POINTS: Final = "twofold.stores"  # third parties: name = scheme, value = "module:Class"
 
@@ -43,6 +51,20 @@ def open_store(url: str | Path, **options: Any) -> Store:
             raise InvalidInput(f"{url!r} names no file; write sqlite:///relative or sqlite:////absolute/path")
         return _make("sqlite", (unquote(rest[1:]),), options)
     return _make(scheme, (url,), options)
+
+
+def missing_file(url: str | Path) -> Path | None:
+    """The file that an address of a store on this machine means, if it is not there yet; else None."""
+    text = str(url)
+    if text == ":memory:" or text.startswith("memory:"):
+        return None
+    scheme, separator, rest = text.partition("://")
+    if separator and scheme != "sqlite":
+        return None
+    from twofold.stores.sqlite import database_file
+
+    path = database_file(unquote(rest[1:]) if separator else url)
+    return None if path.exists() else path
 
 
 def open_replica(store: Store, url: str, max_lag: int, timeout: float) -> Replica:

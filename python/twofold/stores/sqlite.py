@@ -10,7 +10,9 @@ import contextlib
 import ctypes
 import itertools
 import os
+import shutil
 import sqlite3
+import tempfile
 import threading
 import time
 import weakref
@@ -311,7 +313,7 @@ class SQLiteStore:
     def backup(self, destination: Path) -> None:
         """Copy the state of this moment into a new file (or a new folder's twofold.db).
 
-        Others go on writing. StoreError when the destination exists.
+        Others go on writing. StoreError when the destination exists, StoreCorrupt when the copy is not sound.
         """
         target = database_file(destination)
         prepare_folder(target, allow_network_fs=True)
@@ -1002,13 +1004,21 @@ def _copy(db: sqlite3.Connection, target: Path) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         if Path(f"{target}{suffix}").exists():
             raise StoreError(f"{target}{suffix} exists; give a path that does not")
-    partial = target.with_name(f".{target.name}.partial-{os.getpid()}")
+    # In a folder of our own: nobody can have laid a link under the copy's name.
+    work = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name[:200]}."))
+    partial = work / "copy"
     try:
         copy = sqlite3.connect(partial, isolation_level=None)
         try:
             db.backup(copy)
+            # Pages are copied as they are, damaged ones too, and whoever keeps a damaged copy finds out too late.
+            found = copy.execute("PRAGMA quick_check(1)").fetchall()[0][0]
         finally:
             copy.close()
+        if found != "ok":
+            raise StoreCorrupt(
+                f"what was copied is damaged ({found}); run twofold doctor, restore an older backup"
+            )
         try:
             os.link(partial, target)  # unlike rename, never replaces a file made in the meantime
         except FileExistsError:
@@ -1016,8 +1026,7 @@ def _copy(db: sqlite3.Connection, target: Path) -> None:
         except OSError:  # a file system without hard links
             partial.rename(target)
     finally:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            Path(f"{partial}{suffix}").unlink(missing_ok=True)
+        shutil.rmtree(work, ignore_errors=True)
 
 
 _DESCRIPTORS: Final[dict[tuple[int, int], int]] = {}
@@ -1074,12 +1083,16 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
     """The file's format version, 0 when it is empty."""
-    owner = db.execute("PRAGMA application_id").fetchall()[0][0]
-    version: int = db.execute("PRAGMA user_version").fetchall()[0][0]
+    # One statement, so one state: between two of them another process may make the file's tables.
+    owner, version, tables = db.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_master) "
+        "FROM pragma_application_id, pragma_user_version"
+    ).fetchall()[0]
     if owner != APPLICATION_ID:
-        if owner or version or db.execute("SELECT count(*) FROM sqlite_master").fetchall()[0][0]:
+        if owner or version or tables:
             raise StoreCorrupt(f"{path} is a SQLite database of another program; give another path")
         return 0
+    version = int(version)
     if version > len(MIGRATIONS):
         raise StoreTooNew(
             f"{path} has format {version}; this Twofold reads up to {len(MIGRATIONS)}: "
