@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "arith.hpp"
+#include "pages.hpp"
 #include "select.hpp"
 
 namespace twofold {
@@ -17,8 +18,10 @@ constexpr double kLengthUnit = 0x1p-16;
 constexpr float kMostCount = 1e6F;
 constexpr std::size_t kMostDocuments = 0x7fffffffU;
 
+/// To the nearest, ties to even, for any count up to kMostCount. Without a call: adding leaves no bits for fractions.
 std::int64_t length_units(float count) {
-    return static_cast<std::int64_t>(std::nearbyint(count / kLengthUnit));
+    constexpr double kNoFractions = 0x1.8p52;
+    return static_cast<std::int64_t>((count / kLengthUnit + kNoFractions) - kNoFractions);
 }
 
 bool valid_count(float count) {
@@ -60,6 +63,9 @@ Lexicon::Lexicon(const LexiconView& parts) {
     length_.assign(documents, 0);
     alive_.assign(parts.alive.begin(), parts.alive.end());
     postings_.reserve(terms);
+    Bytes memory = allocate(std::max<std::size_t>(entries, 1) * sizeof(Posting));
+    auto* const lent = reinterpret_cast<Posting*>(memory.get());
+    lent_ = std::move(memory);
     for (std::size_t t = 0; t < terms; ++t) {
         if (t > 0 && parts.terms[t] <= parts.terms[t - 1])
             throw std::invalid_argument("terms are not ascending");
@@ -69,8 +75,6 @@ Lexicon::Lexicon(const LexiconView& parts) {
         const auto first = static_cast<std::size_t>(parts.offsets[t]);
         const auto last = static_cast<std::size_t>(parts.offsets[t + 1]);
         if (last > entries) throw std::invalid_argument("offsets do not fit the terms and postings");
-        Postings& list = postings_[parts.terms[t]];
-        list.reserve(last - first);
         for (std::size_t i = first; i < last; ++i) {
             const std::int64_t ordinal = parts.ordinals[i];
             if (ordinal < 0 || ordinal >= static_cast<std::int64_t>(documents) ||
@@ -78,9 +82,10 @@ Lexicon::Lexicon(const LexiconView& parts) {
                 alive_[static_cast<std::size_t>(ordinal)] == 0 || !valid_count(parts.counts[i])) {
                 throw std::invalid_argument("posting " + std::to_string(i) + " is not valid");
             }
-            list.push_back({static_cast<std::uint32_t>(ordinal), parts.counts[i]});
+            lent[i] = {static_cast<std::uint32_t>(ordinal), parts.counts[i]};
             length_[static_cast<std::size_t>(ordinal)] += length_units(parts.counts[i]);
         }
+        postings_[parts.terms[t]].lend(lent + first, last - first);
     }
     total_.resize(documents);
     living_.resize(documents);
@@ -90,6 +95,25 @@ Lexicon::Lexicon(const LexiconView& parts) {
         total_[d] = total += length_[d];
         living_[d] = living += alive_[d] != 0 ? 1 : 0;
     }
+}
+
+void Lexicon::Postings::lend(Posting* first, std::size_t count) noexcept {
+    first_ = first;
+    size_ = capacity_ = count;
+    own_.reset();
+}
+
+void Lexicon::Postings::push_back(const Posting& posting) {
+    if (size_ == capacity_) {
+        constexpr std::size_t kLeast = 2;
+        const std::size_t capacity = std::max(kLeast, 2 * size_);
+        auto grown = std::make_unique_for_overwrite<Posting[]>(capacity);
+        std::copy(begin(), end(), grown.get());
+        own_ = std::move(grown);
+        first_ = own_.get();
+        capacity_ = capacity;
+    }
+    first_[size_++] = posting;
 }
 
 std::int64_t Lexicon::add(std::span<const std::uint32_t> term_ids, std::span<const float> counts,
@@ -171,7 +195,10 @@ void Lexicon::erase(std::span<const std::int64_t> ordinals) {
     }
     if (lowest == length_.size()) return;
     for (auto entry = postings_.begin(); entry != postings_.end();) {
-        std::erase_if(entry->second, [this](const Posting& p) { return alive_[p.ordinal] == 0; });
+        Postings& list = entry->second;
+        const Posting* const kept = std::remove_if(
+            list.begin(), list.end(), [this](const Posting& p) { return alive_[p.ordinal] == 0; });
+        list.cut(static_cast<std::size_t>(kept - list.begin()));
         entry = entry->second.empty() ? postings_.erase(entry) : std::next(entry);
     }
     for (std::size_t d = lowest; d < length_.size(); ++d) {
@@ -188,7 +215,7 @@ std::span<const Lexicon::Posting> Lexicon::postings_before(std::uint32_t term, s
     const auto found = postings_.find(term);
     if (found == postings_.end()) return {};
     const Postings& all = found->second;
-    if (all.empty() || all.back().ordinal < prefix) return all;
+    if (all.empty() || all.back().ordinal < prefix) return {all.begin(), all.end()};
     const auto cut = std::partition_point(all.begin(), all.end(),
                                           [prefix](const Posting& p) { return p.ordinal < prefix; });
     return {all.begin(), cut};

@@ -6,22 +6,17 @@
 #include <bit>
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <mutex>
-#include <new>
 #include <stdexcept>
 #include <string>
 
 #include <unistd.h>
 
 #include "kernels/kernel.hpp"
+#include "pages.hpp"
 #include "twofold/names.hpp"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 namespace twofold {
 namespace {
@@ -41,30 +36,6 @@ constexpr std::size_t kChunkBlocks = 64;
 constexpr std::size_t kGatherRows = 3;
 /// Several queries share a chunk of codes while it stays in the second-level cache.
 constexpr std::size_t kSharedChunkBytes = 256 * 1024;
-
-std::size_t round_up(std::size_t value, std::size_t step) {
-    return (value + step - 1) / step * step;
-}
-
-struct Free {
-    void operator()(void* memory) const noexcept { std::free(memory); }
-};
-using Bytes = std::unique_ptr<std::uint8_t, Free>;
-
-/// `filled`: all of it will be used. Rows that are read from a file one by one would fill a huge page each.
-Bytes allocate(std::size_t bytes, bool filled = true) {
-    constexpr std::size_t kHugePage = std::size_t{2} << 20;
-    const bool huge = filled && bytes >= kHugePage / 2;
-    const std::size_t alignment = huge ? kHugePage : kLine;
-    const std::size_t whole = round_up(bytes, alignment);
-    Bytes memory(static_cast<std::uint8_t*>(std::aligned_alloc(alignment, whole)));
-    if (memory == nullptr) throw std::bad_alloc();
-#if defined(__linux__)
-    // A refusal only costs speed.
-    if (huge) static_cast<void>(madvise(memory.get(), whole, MADV_HUGEPAGE));
-#endif
-    return memory;
-}
 
 const kernels::Kernel& kernel_called(std::string_view name) {
     if (name.empty()) return kernels::active();

@@ -110,7 +110,34 @@ class Lexicon {
         std::uint32_t ordinal;
         float count;
     };
-    using Postings = std::vector<Posting>;
+    /// A growing list, which may begin in memory that it does not own and moves when it outgrows it.
+    class Postings {
+      public:
+        Postings() = default;
+        Postings(const Postings&) = delete;
+        Postings& operator=(const Postings&) = delete;
+
+        /// Takes `count` postings at `first`, which outlive the list, in place of what it has.
+        void lend(Posting* first, std::size_t count) noexcept;
+        void push_back(const Posting& posting);
+        void pop_back() noexcept { --size_; }
+        /// Keeps the first `count`.
+        void cut(std::size_t count) noexcept { size_ = count; }
+
+        [[nodiscard]] std::size_t size() const noexcept { return size_; }
+        [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
+        [[nodiscard]] Posting* begin() noexcept { return first_; }
+        [[nodiscard]] Posting* end() noexcept { return first_ + size_; }
+        [[nodiscard]] const Posting* begin() const noexcept { return first_; }
+        [[nodiscard]] const Posting* end() const noexcept { return first_ + size_; }
+        [[nodiscard]] const Posting& back() const noexcept { return first_[size_ - 1]; }
+
+      private:
+        Posting* first_ = nullptr;
+        std::size_t size_ = 0;
+        std::size_t capacity_ = 0;
+        std::unique_ptr<Posting[]> own_;
+    };
     struct Query;
 
     std::size_t visible(const LexiconScope& scope) const;
@@ -123,6 +150,7 @@ class Lexicon {
     void give_back(std::vector<double>&& accumulators) const;
 
     mutable std::shared_mutex mutex_;
+    std::shared_ptr<void> lent_;  // where lists begin that were not added one by one
     std::unordered_map<std::uint32_t, Postings> postings_;
     std::vector<std::int64_t> length_;  // 2^-16 terms
     std::vector<std::uint8_t> alive_;
