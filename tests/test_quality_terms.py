@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twofold import AgentMemory, Profile
+from twofold import AgentMemory, Profile, _core
 from twofold.embed.codes import CodeEmbedder, TokenCodes, code_embedder, sign_bits
 from twofold.embed.hashing import Hashing
-from twofold.retrieve.fuse import better_in_session
 from twofold.retrieve.question import event_named
 
 RUNNER = Path(__file__).resolve().parent.parent / "benchmarks" / "quality" / "run.py"
@@ -314,8 +313,21 @@ def test_better_rows_of_the_same_session_are_counted(rows: list[tuple[int, float
     ]
     sessions = np.array([s for s, _ in rows], np.int64)
     scores = np.array([v for _, v in rows], np.float64)
-    if rows:
-        assert better_in_session(sessions, np.argsort(-scores, kind="stable")).tolist() == want
+    places, counts = np.arange(len(rows)), np.arange(float(len(rows)))
+    none = np.full(len(rows), -1)
+    found, _, addends = _core.fuse(
+        places,
+        places,
+        none,
+        none,
+        [scores],
+        layers=[],
+        given=[],
+        sessions=sessions,
+        session_repeats=1.0,
+        logs=counts,
+    )
+    assert [-addends[1][found.tolist().index(i)] for i in range(len(rows))] == want
 
 
 def test_a_time_in_the_question_is_a_preference_never_a_filter(mem: AgentMemory) -> None:

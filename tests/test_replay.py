@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -432,7 +432,10 @@ def later_uses(patch: pytest.MonkeyPatch) -> None:
 
 
 def every_name(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(graph.Gazetteer, "__contains__", lambda self, key: self._view.index.entities.get(key) >= 0)
+    def among(self: graph.Gazetteer, keys: Sequence[str]) -> set[str]:
+        return {key for key in keys if self._view.index.entities.get(key) >= 0}
+
+    patch.setattr(graph.Gazetteer, "among", among)
 
 
 def every_speaker(patch: pytest.MonkeyPatch) -> None:

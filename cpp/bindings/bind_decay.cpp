@@ -52,9 +52,34 @@ py::array_t<double> decay(const Array<double>& age_days, const Array<double>& id
     return out;
 }
 
+py::array_t<double> strength_rows(const Array<std::int64_t>& rows, const Array<std::int32_t>& lineage,
+                                  const Array<std::int32_t>& type, const Array<std::int64_t>& recorded,
+                                  const Array<std::int64_t>& count, const Array<std::int64_t>& last,
+                                  const Array<std::int64_t>& recent, const Array<double>& rates,
+                                  std::int64_t now, double day) {
+    if (rates.ndim() != 2 || rates.shape(1) != 5) throw py::value_error("rates must have shape (types, 5)");
+    const auto wanted = span_of(rows, "rows");
+    const twofold::StrengthColumns columns{
+        span_of(lineage, "lineage"), span_of(type, "type"), span_of(recorded, "recorded"),
+        span_of(count, "count"),     span_of(last, "last"), span_of(recent, "recent"),
+        {rates.data(), static_cast<std::size_t>(rates.size())}};
+    py::array_t<double> out(rows.size());
+    const std::span<double> filled(out.mutable_data(), wanted.size());
+    {
+        const py::gil_scoped_release nogil;
+        twofold::strength_rows(wanted, columns, now, day, filled);
+    }
+    return out;
+}
+
 }  // namespace
 
 void bind_decay(py::module_& m) {
+    m.def("strength_rows", &strength_rows, py::arg("rows").noconvert(), py::arg("lineage").noconvert(),
+          py::arg("type").noconvert(), py::arg("recorded").noconvert(), py::arg("count").noconvert(),
+          py::arg("last").noconvert(), py::arg("recent").noconvert(), py::arg("rates").noconvert(),
+          py::kw_only(), py::arg("now"), py::arg("day"),
+          "What `decay` gives for single rows of columns; rates float64 (types, 5), times in units of day.");
     m.def("decay", &decay, py::arg("age_days").noconvert(), py::arg("idle_days").noconvert(),
           py::arg("accesses").noconvert(), py::arg("recent").noconvert(), py::kw_only(),
           py::arg("age_rate") = 0.02, py::arg("idle_rate") = 0.05, py::arg("access_boost") = 0.1,

@@ -84,9 +84,23 @@ py::tuple top(const Array<std::int64_t>& ordinals, const Array<double>& scores, 
     return pair_of(out);
 }
 
+py::array_t<std::int64_t> places(const py::sequence& lists, const std::vector<std::int64_t>& wanted) {
+    const auto width = static_cast<py::ssize_t>(wanted.size());
+    py::array_t<std::int64_t> out({static_cast<py::ssize_t>(lists.size()), width});
+    std::int64_t* row = out.mutable_data();
+    for (const py::handle list : lists) {
+        const auto held = exact<std::int64_t>(list, "a list");
+        twofold::places(span_of(held, "a list"), wanted, {row, wanted.size()});
+        row += width;
+    }
+    return out;
+}
+
 }  // namespace
 
 void bind_fuse(py::module_& m) {
+    m.def("places", &places, py::arg("lists"), py::arg("wanted"),
+          "Where each wanted ordinal stands in each int64 list, -1 for nowhere: int64 (lists, wanted).");
     m.def("rrf", &rrf, py::arg("lists"), py::arg("k") = 60.0, py::arg("weights") = py::none(),
           "Reciprocal rank fusion of int64 ordinal arrays, best first: (ordinals, scores), best first.");
     m.def("convex", &convex, py::arg("lists"), py::arg("weights"),

@@ -102,6 +102,18 @@ void bind_names(py::module_& m) {
             },
             py::arg("text"), "The number of a string, -1 when it is not among them.")
         .def(
+            "find_all",
+            [](const Held& self, const py::list& texts) {
+                py::list out(texts.size());
+                for (std::size_t i = 0; i < texts.size(); ++i) {
+                    py::object kept;
+                    const auto found = self.strings.find(utf8_of(py::str(texts[i]), kept));
+                    out[i] = found ? static_cast<std::int64_t>(*found) : std::int64_t{-1};
+                }
+                return out;
+            },
+            py::arg("texts"), "The number of each string, -1 for one that is not among them.")
+        .def(
             "__getitem__",
             [](const Held& self, std::int64_t i) {
                 if (i < 0) i += static_cast<std::int64_t>(self.strings.size());

@@ -1,5 +1,5 @@
 #include "arrays.hpp"
-#include "twofold/turns.hpp"
+#include "pools.hpp"
 
 namespace {
 
@@ -25,39 +25,13 @@ py::tuple collect(const py::sequence& lists, const Columns& previous, const Colu
                           array_of(pool.next));
 }
 
-twofold::Pool pool_of(const Columns& ordinals, const Columns& chosen, const Columns& previous,
-                      const Columns& next) {
-    const auto copy = [](std::span<const std::int64_t> s) {
-        return std::vector<std::int64_t>(s.begin(), s.end());
-    };
-    twofold::Pool pool{copy(span_of(ordinals, "ordinals")), copy(span_of(chosen, "chosen")),
-                       copy(span_of(previous, "previous")), copy(span_of(next, "next"))};
-    const auto places = static_cast<std::int64_t>(pool.ordinals.size());
-    if (pool.previous.size() != pool.ordinals.size() || pool.next.size() != pool.ordinals.size()) {
-        throw py::value_error("a pool's columns differ in length");
-    }
-    for (const auto* links : {&pool.chosen, &pool.previous, &pool.next}) {
-        for (const std::int64_t place : *links) {
-            if (place >= places || place < (links == &pool.chosen ? 0 : -1)) {
-                throw py::index_error("a place lies outside the pool");
-            }
-        }
-    }
-    for (std::size_t i = 0; i < pool.ordinals.size(); ++i) {
-        if (pool.ordinals[i] < 0 || (i > 0 && pool.ordinals[i] <= pool.ordinals[i - 1])) {
-            throw py::value_error("a pool's ordinals must ascend from 0");
-        }
-    }
-    return pool;
-}
-
 py::array_t<double> turn_terms(const Columns& ordinals, const Columns& chosen, const Columns& previous,
                                const Columns& next, const Array<double>& base,
                                const Array<std::int32_t>& tokens, const Array<bool>& asks,
                                const Array<bool>& has_role, double previous_weight, double next_weight,
                                double second_previous_weight, double second_next_weight, double answer_weight,
                                double role_next_weight, double gate) {
-    const twofold::Pool pool = pool_of(ordinals, chosen, previous, next);
+    const twofold::PoolView pool = pool_of(ordinals, chosen, previous, next);
     const auto scores = span_of(base, "base");
     const auto sizes = span_of(tokens, "tokens");
     const auto questions = bytes_of(asks, "asks");
@@ -75,7 +49,7 @@ py::array_t<double> turn_terms(const Columns& ordinals, const Columns& chosen, c
 py::array_t<double> session_terms(const Columns& ordinals, const Columns& chosen, const Columns& previous,
                                   const Columns& next, const Array<double>& base, const Columns& sessions,
                                   double weight, std::size_t top) {
-    const twofold::Pool pool = pool_of(ordinals, chosen, previous, next);
+    const twofold::PoolView pool = pool_of(ordinals, chosen, previous, next);
     const auto scores = span_of(base, "base");
     const auto codes = span_of(sessions, "sessions");
     std::vector<double> out;

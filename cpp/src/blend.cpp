@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "select.hpp"
+#include "slots.hpp"
 
 namespace twofold {
 namespace {
@@ -21,6 +23,18 @@ void check_places(std::span<const std::int64_t> places, std::size_t size, const 
 
 double mean(std::span<const double> values) {
     return exact_sum(values) / static_cast<double>(std::max<std::size_t>(values.size(), 1));
+}
+
+/// Numbers by sum descending, equal sums ascending.
+std::vector<std::int64_t> order_of(std::span<const double> sums) {
+    std::vector<detail::Scored> items;
+    items.reserve(sums.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) items.push_back({sums[i], static_cast<std::int64_t>(i)});
+    std::sort(items.begin(), items.end(), detail::Better{});
+    std::vector<std::int64_t> order;
+    order.reserve(items.size());
+    for (const detail::Scored& item : items) order.push_back(item.ordinal);
+    return order;
 }
 
 }  // namespace
@@ -103,21 +117,106 @@ Relevance relevance(std::span<const std::int64_t> chosen, std::span<const double
     return out;
 }
 
-std::vector<std::int64_t> blend(std::span<const std::span<const double>> addends, std::span<double> sums) {
-    std::fill(sums.begin(), sums.end(), 0.0);
-    for (const auto addend : addends) {
-        if (addend.size() != sums.size())
-            throw std::invalid_argument("an addend has not one value per candidate");
-        for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += addend[i];
+Fused fuse(const PoolView& pool, std::span<const std::span<const double>> relevance,
+           std::span<const SparseScores> layers, const TurnColumns* turns, const SessionColumns* sessions,
+           std::span<const std::span<const double>> given) {
+    const std::size_t count = pool.chosen.size();
+    check_places(pool.chosen, pool.ordinals.size(), "chosen");
+    std::vector<double> base(pool.ordinals.size(), 0.0);
+    std::vector<std::vector<double>> addends;
+    for (const auto addend : relevance) {
+        if (addend.size() != base.size()) throw std::invalid_argument("relevance has not one value per place");
+        for (std::size_t p = 0; p < base.size(); ++p) base[p] += addend[p];
+        std::vector<double>& own = addends.emplace_back();
+        own.reserve(count);
+        for (const std::int64_t place : pool.chosen) own.push_back(addend[static_cast<std::size_t>(place)]);
     }
-    std::vector<std::int64_t> order(sums.size());
-    std::iota(order.begin(), order.end(), std::int64_t{0});
-    std::sort(order.begin(), order.end(), [sums](std::int64_t a, std::int64_t b) {
-        const double first = sums[static_cast<std::size_t>(a)];
-        const double second = sums[static_cast<std::size_t>(b)];
-        return first > second || (first == second && a < b);
-    });
-    return order;
+    std::vector<std::int64_t> rows;
+    rows.reserve(count);
+    for (const std::int64_t place : pool.chosen) rows.push_back(pool.ordinals[static_cast<std::size_t>(place)]);
+    for (const SparseScores& layer : layers) {
+        if (layer.rows.size() != layer.scores.size()) throw std::invalid_argument("a layer has not one score per row");
+        std::vector<double>& own = addends.emplace_back(count, layer.weight * 0.0);
+        for (std::size_t i = 0; i < layer.rows.size(); ++i) {
+            const auto found = std::lower_bound(rows.begin(), rows.end(), layer.rows[i]);
+            if (found == rows.end() || *found != layer.rows[i]) {
+                throw std::out_of_range("row " + std::to_string(layer.rows[i]) + " of a layer is no candidate");
+            }
+            own[static_cast<std::size_t>(found - rows.begin())] = layer.weight * layer.scores[i];
+        }
+    }
+    if (turns != nullptr) {
+        addends.push_back(
+            turn_terms(pool, base, turns->tokens, turns->asks, turns->has_role, turns->weights));
+    }
+    if (sessions != nullptr && sessions->weight != 0.0) {
+        addends.push_back(session_terms(pool, base, sessions->codes, sessions->weight, sessions->top));
+    }
+    for (const auto addend : given) {
+        if (addend.size() != count) throw std::invalid_argument("what is given has not one value per candidate");
+        addends.emplace_back(addend.begin(), addend.end());
+    }
+    std::vector<double> sums(count, 0.0);
+    for (const std::vector<double>& addend : addends) {
+        for (std::size_t i = 0; i < count; ++i) sums[i] += addend[i];
+    }
+    std::vector<std::int64_t> order = order_of(sums);
+    if (sessions != nullptr && sessions->repeats != 0.0) {
+        if (sessions->logs.size() < count) throw std::invalid_argument("logs has not one value per candidate");
+        if (!rows.empty() && static_cast<std::size_t>(rows.back()) >= sessions->codes.size())
+            throw std::out_of_range("codes has too few rows");
+        detail::Slots slots(count);
+        std::vector<std::size_t> seen;
+        seen.reserve(count);
+        std::vector<double>& own = addends.emplace_back(count, -sessions->repeats * 0.0);
+        for (const std::int64_t at : order) {
+            const auto i = static_cast<std::size_t>(at);
+            const std::int64_t session = sessions->codes[static_cast<std::size_t>(rows[i])];
+            if (session < 0) continue;
+            const std::uint32_t slot = slots.of(session);
+            if (slot == seen.size()) seen.push_back(0);
+            own[i] = -sessions->repeats * sessions->logs[seen[slot]++];
+        }
+        for (std::size_t i = 0; i < count; ++i) sums[i] += own[i];
+        order = order_of(sums);
+    }
+    Fused out;
+    out.rows.reserve(count);
+    out.scores.reserve(count);
+    out.addends.reserve(addends.size() * count);
+    for (const std::int64_t i : order) {
+        out.rows.push_back(rows[static_cast<std::size_t>(i)]);
+        out.scores.push_back(sums[static_cast<std::size_t>(i)]);
+    }
+    for (const std::vector<double>& addend : addends) {
+        for (const std::int64_t i : order) out.addends.push_back(addend[static_cast<std::size_t>(i)]);
+    }
+    return out;
+}
+
+std::vector<double> above_mean(std::span<const double> scores, std::span<const std::int64_t> groups,
+                               std::span<const std::int64_t> rows) {
+    check_places(rows, groups.size(), "rows");
+    std::vector<double> found;
+    std::vector<std::size_t> inside;
+    found.reserve(rows.size());
+    inside.reserve(rows.size());
+    double best = 0.0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::int64_t group = groups[static_cast<std::size_t>(rows[i])];
+        if (group < 0) continue;
+        if (static_cast<std::size_t>(group) >= scores.size()) {
+            throw std::out_of_range("group " + std::to_string(group) + " has no score");
+        }
+        found.push_back(scores[static_cast<std::size_t>(group)]);
+        inside.push_back(i);
+        best = std::max(best, found.back());
+    }
+    std::vector<double> out(rows.size(), 0.0);
+    if (!(best > 0.0)) return out;
+    const double typical = mean(found);
+    for (std::size_t n = 0; n < found.size(); ++n) out[inside[n]] = (found[n] - typical) / best;
+    return out;
 }
 
 }  // namespace twofold

@@ -177,4 +177,12 @@ Ranked top(OrdinalSpan ordinals, ScoreSpan scores, std::size_t k) {
     return detail::to_ranked(items);
 }
 
+void places(OrdinalSpan list, OrdinalSpan wanted, std::span<std::int64_t> out) {
+    if (out.size() != wanted.size()) throw std::invalid_argument("out has not one value per wanted ordinal");
+    for (std::size_t w = 0; w < wanted.size(); ++w) {
+        const auto found = std::find(list.begin(), list.end(), wanted[w]);
+        out[w] = found == list.end() ? -1 : found - list.begin();
+    }
+}
+
 }  // namespace twofold

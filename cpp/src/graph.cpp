@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "select.hpp"
+#include "slots.hpp"
 
 namespace twofold {
 namespace {
@@ -400,6 +401,41 @@ std::vector<double> pagerank(std::size_t n, std::span<const std::uint32_t> src,
         if ((change[0] + change[1]) + (change[2] + change[3]) <= rule.tolerance) break;
     }
     return rank;
+}
+
+Ranked related(const Related& found, std::size_t depth) {
+    if (found.about.size() != found.weights.size()) throw std::invalid_argument("every entity needs its weight");
+    if (found.nodes.size() != found.hops.size()) throw std::invalid_argument("every node needs its hops");
+    std::size_t most = found.nodes.size();
+    for (const OrdinalSpan rows : found.about) most += rows.size();
+    detail::Slots slots(most);
+    std::vector<detail::Scored> items;
+    items.reserve(most);
+    for (std::size_t e = 0; e < found.about.size(); ++e) {
+        for (const std::int64_t row : found.about[e]) {
+            const std::uint32_t slot = slots.of(row);
+            if (slot == items.size()) items.push_back({0.0, row});
+            items[slot].score += found.weights[e];
+        }
+    }
+    for (std::size_t i = 0; i < found.nodes.size(); ++i) {
+        if (found.nodes[i] % 2 != 0 || found.hops[i] <= 1) continue;
+        const std::size_t lineage = found.nodes[i] / 2;
+        if (lineage >= found.newest.size()) {
+            throw std::out_of_range("node " + std::to_string(found.nodes[i]) + " is no known memory");
+        }
+        const std::int64_t row = found.newest[lineage];
+        if (row < 0) continue;
+        const std::uint32_t slot = slots.of(row);
+        if (slot == items.size()) items.push_back({found.step / static_cast<double>(found.hops[i]), row});
+    }
+    detail::keep_best(items, depth);
+    Ranked out = detail::to_ranked(items);
+    if (!out.scores.empty()) {
+        const double best = out.scores.front();
+        for (double& score : out.scores) score /= best;
+    }
+    return out;
 }
 
 }  // namespace twofold

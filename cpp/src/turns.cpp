@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "slots.hpp"
 
 namespace twofold {
 namespace {
@@ -55,7 +59,7 @@ T read(std::span<const T> column, std::int64_t row) {
     return column[static_cast<std::size_t>(row)];
 }
 
-void check_column(std::size_t size, const Rows& ordinals, const char* name) {
+void check_column(std::size_t size, std::span<const std::int64_t> ordinals, const char* name) {
     if (!ordinals.empty() && static_cast<std::size_t>(ordinals.back()) >= size) {
         throw std::out_of_range(std::string(name) + " has " + std::to_string(size) + " rows, row " +
                                 std::to_string(ordinals.back()) + " is asked");
@@ -111,7 +115,7 @@ Pool collect(std::span<const std::span<const std::int64_t>> lists, std::span<con
     return pool;
 }
 
-std::vector<double> turn_terms(const Pool& pool, std::span<const double> base,
+std::vector<double> turn_terms(const PoolView& pool, std::span<const double> base,
                                std::span<const std::int32_t> tokens, std::span<const std::uint8_t> asks,
                                std::span<const std::uint8_t> has_role, const TurnWeights& weights) {
     if (base.size() != pool.ordinals.size()) throw std::invalid_argument("base has not one score per place");
@@ -119,7 +123,7 @@ std::vector<double> turn_terms(const Pool& pool, std::span<const double> base,
     check_column(asks.size(), pool.ordinals, "asks");
     check_column(has_role.size(), pool.ordinals, "has_role");
     const auto score = [&](std::int64_t place) { return place < 0 ? 0.0 : read(base, place); };
-    const auto step = [](const Rows& links, std::int64_t place) {
+    const auto step = [](std::span<const std::int64_t> links, std::int64_t place) {
         return place < 0 ? -1 : links[static_cast<std::size_t>(place)];
     };
     std::vector<double> out;
@@ -145,40 +149,42 @@ std::vector<double> turn_terms(const Pool& pool, std::span<const double> base,
     return out;
 }
 
-std::vector<double> session_terms(const Pool& pool, std::span<const double> base,
+std::vector<double> session_terms(const PoolView& pool, std::span<const double> base,
                                   std::span<const std::int64_t> sessions, double weight, std::size_t top) {
     if (base.size() != pool.ordinals.size()) throw std::invalid_argument("base has not one score per place");
     if (top == 0) throw std::invalid_argument("top must be at least 1");
     check_column(sessions.size(), pool.ordinals, "sessions");
-    struct Item {
-        std::int64_t session;
-        double value;
-        std::size_t at;
-    };
-    std::vector<Item> items;
-    items.reserve(pool.chosen.size());
-    for (std::size_t i = 0; i < pool.chosen.size(); ++i) {
-        const std::int64_t place = pool.chosen[i];
-        items.push_back({read(sessions, pool.ordinals[static_cast<std::size_t>(place)]),
-                         std::max(read(base, place), 0.0), i});
+    detail::Slots slots(pool.chosen.size());
+    std::vector<std::uint32_t> slot_of;
+    slot_of.reserve(pool.chosen.size());
+    std::vector<std::size_t> ends;  // of each session's values, first as a count
+    for (const std::int64_t place : pool.chosen) {
+        const std::int64_t session = read(sessions, pool.ordinals[static_cast<std::size_t>(place)]);
+        slot_of.push_back(session < 0 ? detail::Slots::kNone : slots.of(session));
+        ends.resize(slots.size(), 0);
+        if (session >= 0) ++ends[slot_of.back()];
     }
-    std::sort(items.begin(), items.end(), [](const Item& a, const Item& b) {
-        if (a.session != b.session) return a.session < b.session;
-        if (a.value != b.value) return a.value > b.value;
-        return a.at < b.at;
-    });
-    std::vector<double> out(pool.chosen.size(), 0.0);
-    for (std::size_t begin = 0; begin < items.size();) {
-        std::size_t end = begin;
-        while (end < items.size() && items[end].session == items[begin].session) ++end;
-        if (items[begin].session >= 0) {
-            double total = 0.0;
-            for (std::size_t i = begin; i < std::min(end, begin + top); ++i) total += items[i].value;
-            const double term = weight * (total / static_cast<double>(top));
-            for (std::size_t i = begin; i < end; ++i) out[items[i].at] = term;
-        }
-        begin = end;
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<std::size_t> begins(ends);
+    std::vector<double> values(ends.empty() ? 0 : ends.back());
+    for (std::size_t i = slot_of.size(); i-- > 0;) {
+        if (slot_of[i] != detail::Slots::kNone)
+            values[--begins[slot_of[i]]] = std::max(read(base, pool.chosen[i]), 0.0);
     }
+    std::vector<double> terms;
+    terms.reserve(ends.size());
+    for (std::size_t slot = 0; slot < ends.size(); ++slot) {
+        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(begins[slot]);
+        const auto end = values.begin() + static_cast<std::ptrdiff_t>(ends[slot]);
+        const auto most = begin + static_cast<std::ptrdiff_t>(std::min(top, ends[slot] - begins[slot]));
+        std::partial_sort(begin, most, end, std::greater<>());
+        double total = 0.0;
+        for (auto value = begin; value != most; ++value) total += *value;
+        terms.push_back(weight * (total / static_cast<double>(top)));
+    }
+    std::vector<double> out;
+    out.reserve(slot_of.size());
+    for (const std::uint32_t slot : slot_of) out.push_back(slot == detail::Slots::kNone ? 0.0 : terms[slot]);
     return out;
 }
 

@@ -37,12 +37,36 @@ TEST_CASE("relevance sets its zeros by the candidates") {
     CHECK_THROWS_AS(relevance(chosen, lexical, {}, nullptr, {}), std::invalid_argument);
 }
 
-TEST_CASE("blend adds in order and breaks ties by candidate") {
+TEST_CASE("fuse adds in order, breaks ties by row and takes repeats of a session off") {
+    const Places ordinals{2, 5, 7}, chosen{0, 1, 2}, none{-1, -1, -1};
+    const PoolView pool(ordinals, chosen, none, none);
     const Numbers a{1.0, 3.0, 1.0}, b{1.0, -1.0, 1.5};
-    const std::vector<std::span<const double>> addends{a, b};
-    Numbers sums(3);
-    CHECK(blend(addends, sums) == Places{2, 0, 1});
-    CHECK(sums == Numbers{2.0, 2.0, 2.5});
-    Numbers two(2);
-    CHECK_THROWS_AS(blend(addends, two), std::invalid_argument);
+    const std::vector<std::span<const double>> relevance{a}, given{b};
+    const Fused plain = fuse(pool, relevance, {}, nullptr, nullptr, given);
+    CHECK(plain.rows == Places{7, 2, 5});
+    CHECK(plain.scores == Numbers{2.5, 2.0, 2.0});
+    CHECK(plain.addends == Numbers{1.0, 1.0, 3.0, 1.5, 1.0, -1.0});
+
+    const Places sessions{-1, -1, 4, -1, -1, -1, -1, 4};
+    const Numbers logs{0.0, 8.0, 16.0};
+    const SessionColumns together{sessions, 0.0, 1, 0.5, logs};
+    const Fused apart = fuse(pool, relevance, {}, nullptr, &together, given);
+    CHECK(apart.rows == Places{7, 5, 2});
+    CHECK(apart.scores == Numbers{2.5, 2.0, -2.0});
+
+    const Places rows{5};
+    const Numbers scores{4.0};
+    const std::vector<SparseScores> layers{{rows, scores, 0.25}};
+    CHECK(fuse(pool, relevance, layers, nullptr, nullptr, {}).scores == Numbers{4.0, 1.0, 1.0});
+    const Places strange{6};
+    const std::vector<SparseScores> wrong{{strange, scores, 0.25}};
+    CHECK_THROWS_AS(fuse(pool, relevance, wrong, nullptr, nullptr, {}), std::out_of_range);
+}
+
+TEST_CASE("above_mean is of the groups' scores") {
+    const Numbers scores{1.0, 4.0};
+    const Places groups{0, 1, -1, 1}, rows{0, 1, 2, 3};
+    CHECK(above_mean(scores, groups, rows) == Numbers{-0.5, 0.25, 0.0, 0.25});
+    CHECK(above_mean(Numbers{0.0, 0.0}, groups, rows) == Numbers{0.0, 0.0, 0.0, 0.0});
+    CHECK_THROWS_AS(above_mean(Numbers{1.0}, groups, rows), std::out_of_range);
 }

@@ -34,6 +34,7 @@ class Strings:
     @staticmethod
     def slots_of(blob: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint32]: ...
     def find(self, text: str) -> int: ...
+    def find_all(self, texts: list[str]) -> list[int]: ...
     def tolist(self) -> list[str]: ...
     def __getitem__(self, i: int) -> str: ...
     def __len__(self) -> int: ...
@@ -311,6 +312,40 @@ def decay(
 ) -> NDArray[np.float64]:
     """Return the strength in [0, 1] of each row; rates are numbers or arrays with one value per row."""
 
+def strength_rows(
+    rows: NDArray[np.int64],
+    lineage: NDArray[np.int32],
+    type: NDArray[np.int32],
+    recorded: NDArray[np.int64],
+    count: NDArray[np.int64],
+    last: NDArray[np.int64],
+    recent: NDArray[np.int64],
+    rates: NDArray[np.float64],
+    *,
+    now: int,
+    day: float,
+) -> NDArray[np.float64]:
+    """Return what `decay` gives for single rows of columns.
+
+    lineage, type, recorded: by row. count, last, recent: by lineage. rates (types, 5). now, day: in units of
+    recorded. Raises ValueError for lengths that do not fit, IndexError for rows and codes outside.
+    """
+
+def related(
+    about: Sequence[NDArray[np.int64]],
+    weights: Sequence[float],
+    nodes: NDArray[np.uint32],
+    hops: NDArray[np.int32],
+    newest: NDArray[np.int64],
+    *,
+    step: float,
+    depth: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the `depth` best rows: those about entities by summed weights, those h > 1 hops away by step / h."""
+
+def places(lists: Sequence[NDArray[np.int64]], wanted: Sequence[int]) -> NDArray[np.int64]:
+    """Return where each wanted ordinal stands in each list, -1 for nowhere; (lists, wanted)."""
+
 def mmr(
     relevance: NDArray[np.float64], vectors: NDArray[np.float32], lam: float, k: int
 ) -> NDArray[np.int64]:
@@ -357,10 +392,35 @@ def relevance(
     with a similarity. Raises ValueError for lengths that do not fit, IndexError for places outside.
     """
 
-def blend(
-    addends: Sequence[NDArray[np.float64]], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return candidate numbers by sum descending (equal sums ascending), and the sums, float64 (count,)."""
+def fuse(
+    ordinals: NDArray[np.int64],
+    chosen: NDArray[np.int64],
+    previous: NDArray[np.int64],
+    next: NDArray[np.int64],
+    relevance: Sequence[NDArray[np.float64]],
+    *,
+    layers: Sequence[tuple[NDArray[np.int64], NDArray[np.float64], float]],
+    given: Sequence[NDArray[np.float64]],
+    turns: tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.bool_]] | None = None,
+    turn_weights: Sequence[float] = ...,
+    sessions: NDArray[np.int64] | None = None,
+    session_weight: float = 0.0,
+    session_top: int = 1,
+    session_repeats: float = 0.0,
+    logs: NDArray[np.float64] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return the candidates of a pool, best first: rows (c,), scores (c,), addends (n, c) that scores are sums of.
+
+    relevance: values per place. layers: (rows, scores, weight). turns: tokens, asks, has_role by row, with six
+    weights and the gate. sessions: codes by row. given: values per candidate. Addends come in the order
+    relevance, layers, turns, session, given, repeats. Raises ValueError for lengths that do not fit, IndexError
+    for rows and places outside.
+    """
+
+def above_mean(
+    scores: NDArray[np.float64], groups: NDArray[np.int64], rows: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return for each row (its group's score - the rows' mean) / the best; 0 for rows of no group."""
 
 def exact_sum(values: NDArray[np.float64]) -> float:
     """Return the sum rounded once, as `math.fsum` does."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from twofold._words import (
@@ -65,13 +65,14 @@ def entity_units(name: str) -> int:
 
 
 class Gazetteer(Protocol):
-    """Names to look for: whether a key is one of them, and the most units any of them has."""
+    """Names to look for: which keys are among them, and the most units any of them has."""
 
     @property
     def max_words(self) -> int:
         """Return the largest `entity_units` of its keys."""
 
-    def __contains__(self, key: object, /) -> bool: ...
+    def among(self, keys: Sequence[str], /) -> Collection[str]:
+        """Return those of `keys` that are names."""
 
 
 class NameSet:
@@ -89,6 +90,10 @@ class NameSet:
         if key and key not in self._keys:
             self._keys.add(key)
             self.max_words = max(self.max_words, entity_units(key))
+
+    def among(self, keys: Sequence[str]) -> set[str]:
+        """Return those of `keys` that are names."""
+        return self._keys.intersection(keys)
 
     def __contains__(self, key: object) -> bool:
         return key in self._keys
@@ -147,20 +152,29 @@ def _look_up(text: str, names: Gazetteer) -> Iterator[tuple[int, str]]:
     folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text.casefold())
     original = text if len(text) == len(folded) else folded
     spans = [match.span() for match in _UNIT.finditer(folded)]
+    runs = [
+        [folded[start:end] for _, end in spans[at : at + names.max_words]]
+        for at, (start, _) in enumerate(spans)
+    ]
+    keys = [key for run in runs for key in run]
+    if " ".join(folded.split()) != folded.strip():  # else every run is as it would be written
+        keys += [" ".join(key.split()) for key in keys]
+    known = names.among(keys)
+    if not known:
+        return
     at = 0
     while at < len(spans):
         start = spans[at][0]
-        for last in range(min(at + names.max_words, len(spans)) - 1, at - 1, -1):
-            end = spans[last][1]
-            key = folded[start:end]
-            if key not in names:
+        for last in reversed(range(len(runs[at]))):
+            key = runs[at][last]
+            if key not in known:
                 key = " ".join(key.split())
-                if key not in names:
+                if key not in known:
                     continue
             if key in STOP_WORDS and original[start].islower():
                 continue
             yield start, key
-            at = last
+            at += last
             break
         at += 1
 

@@ -467,11 +467,13 @@ class AgentMemory:
         started = monotonic()
         if keep:
             remember.demand(self._principal, "keep", "a receipt")
+        index = self._vault.index(self.tenant)
         asked = query.prepare(
             self._vault,
             self._principal,
             self._own,
             query_text,
+            index=index,
             k=k,
             budget=budget,
             token_counter=token_counter,
@@ -484,7 +486,7 @@ class AgentMemory:
             profile=self._profile(profile),
             vector=vector,
         )
-        found = recall.recall(self._vault, self._principal, asked)
+        found = recall.recall(self._vault, self._principal, index, asked)
         if promote and found.hits and not self._principal.read_only:
             ordinals = [h.memory.ordinal for h in found.hits]
             # A recall may ask about a later `now`, but the use is today's.
@@ -583,7 +585,8 @@ class AgentMemory:
     @audited
     def explain(self, query_text: str, memory_id: str, **options: Any) -> explaining.Explanation:
         """Why a memory is or is not in a recall's answer: layer by layer, addend by addend. Never promotes."""
-        asked = query.prepare(self._vault, self._principal, self._own, query_text, **options)
+        index = self._vault.index(self.tenant)
+        asked = query.prepare(self._vault, self._principal, self._own, query_text, index=index, **options)
         return explaining.explain(self._vault, self._principal, asked, memory_id)
 
     @audited

@@ -15,6 +15,7 @@ from twofold.access import Principal, check_pattern
 from twofold.clock import to_us
 from twofold.errors import BudgetError, InvalidInput
 from twofold.index.filters import Filters
+from twofold.index.tenant import TenantIndex
 from twofold.retrieve.late import Tokens
 from twofold.retrieve.profile import SPREAD, Profile, profile_of
 from twofold.tokens import TokenCounter, counter
@@ -88,6 +89,7 @@ def prepare(
     own: tuple[str, ...],
     query: str,
     *,
+    index: TenantIndex,
     k: int = 10,
     budget: int | None = None,
     token_counter: str | TokenCounter | None = None,
@@ -100,7 +102,10 @@ def prepare(
     profile: str | Profile | dict[str, Any] | None = None,
     vector: npt.ArrayLike | None = None,
 ) -> Query:
-    """Check the arguments, and compute what depends on libraries: terms and the query's vector."""
+    """Check the arguments, and compute what depends on libraries: terms and the query's vector.
+
+    index: the tenant's view, caught up.
+    """
     text.validate_text(query, "query")
     if len(query) > MAX_QUERY:
         raise InvalidInput(f"query is {len(query)} characters long; at most {MAX_QUERY} are allowed")
@@ -114,7 +119,7 @@ def prepare(
     chosen = profile_of(profile)
     as_of_us, known_at_us = optional_instant(as_of, "as_of"), optional_instant(known_at, "known_at")
     terms = tuple(text.terms(query, query=True))
-    generation, query_vector, codes, embedder = _vector(vault, principal, query, vector, chosen)
+    generation, query_vector, codes, embedder = _vector(vault, index, query, vector, chosen)
     return Query(
         text=query,
         terms=terms,
@@ -137,12 +142,11 @@ def prepare(
 
 
 def _vector(
-    vault: Vault, principal: Principal, query: str, given: npt.ArrayLike | None, profile: Profile
+    vault: Vault, index: TenantIndex, query: str, given: npt.ArrayLike | None, profile: Profile
 ) -> tuple[int | None, npt.NDArray[np.float32] | None, QueryCodes | None, Embedder | None]:
     """The generation to search, the query's vector in it and its token codes, None without; and the embedder."""
     if profile.vector_weight <= 0:
-        return None, None, None, vault.embedder_of(principal.tenant)
-    index = vault.index(principal.tenant)
+        return None, None, None, vault.embedder_of(index.tenant)
     generation, embedder = vault.checked_encoder(index) if given is None else vault.encoder(index)
     if generation is None:
         return None, None, None, embedder
@@ -150,7 +154,7 @@ def _vector(
         return generation.number, unit_vector(given, generation.dimension, "vector"), None, embedder
     if embedder is None:
         return None, None, None, None
-    vector, codes = vault.queries(principal.tenant).embed_query_with_codes(embedder, query)
+    vector, codes = vault.queries(index.tenant).embed_query_with_codes(embedder, query)
     return generation.number, vector, codes, embedder
 
 

@@ -26,8 +26,8 @@ from twofold.lookup import memory_of, reader
 from twofold.model import Memory, Row
 from twofold.query import Query
 from twofold.receipt import Receipt, score_bits
-from twofold.retrieve import fuse, graph, late, lexical, pack, pushdown, question, vector
-from twofold.retrieve.candidates import Candidates, Mask, Ordinals
+from twofold.retrieve import candidates, fuse, graph, late, lexical, pack, pushdown, question, vector
+from twofold.retrieve.candidates import Candidates, Mask
 from twofold.retrieve.profile import Profile
 from twofold.retrieve.strength import faded_rows, strength_of
 from twofold.tokens import truncate
@@ -120,9 +120,8 @@ class Recall(Sequence[Hit]):
 # ---------------------------------------------------------------------------------------------------
 
 
-def recall(vault: Vault, principal: Principal, query: Query) -> Recall:
+def recall(vault: Vault, principal: Principal, index: TenantIndex, query: Query) -> Recall:
     """Answer a query from the tenant's current state (or from the prefix that `known_at` resolves to)."""
-    index = vault.index(principal.tenant)
     seq = None if query.known_at is None else index.seq_known_at(query.known_at)
     plain = query.known_at is None and query.as_of is None and query.filters == NO_FILTERS
     return recall_at(vault, principal, index, index.view(seq), query, approximate=plain)
@@ -149,15 +148,17 @@ def recall_at(
     with index.lock:
         scope = index.scope_mask(reach, view.rows)
         eligible, faded = eligible_rows(policy, index, view, scope, query)
-        named = graph.seeds(view, eligible, query_entities(query.text, graph.Gazetteer(view, eligible)))
-        part = vector_part(vault, view, query, eligible, named)
+        gazetteer = graph.Gazetteer(view, eligible)
+        named = graph.seeds(gazetteer, query_entities(query.text, gazetteer))
+        words = lexical.term_ids(view, query.terms)
+        part = vector_part(vault, view, query, eligible, words, named)
         skipped = {}
         if part is None or query.vector is None:
             skipped["vector"] = why_no_vector(vault, principal.tenant, part)
 
         # [1] lexical, [2] graph, [3] vector
         found = {
-            "lexical": lexical.search(view, eligible, scope, query.terms, profile),
+            "lexical": lexical.search(view, eligible, scope, words, profile),
             "tags": lexical.tags(view, eligible, query.text, profile),
         }
         found["graph"] = graph.search(view, eligible, named, profile)
@@ -186,13 +187,13 @@ def recall_at(
             pooled,
             layers,
             fuse.Evidence(
-                lexical.scores(view, scope, query.terms, pooled.ordinals, profile),
+                lexical.scores(view, scope, words, pooled.ordinals, profile),
                 vector.scores(part, query.vector, pooled.ordinals, query.spread, profile),
                 late.scores(view, scope, part, query.tokens, pooled.ordinals, pooled.chosen, profile),
                 strength_of(policy, index, view, pooled.ordinals[pooled.chosen], query.now)
                 if profile.strength_weight
                 else None,
-                lexical.sessions(view, eligible, query.terms, pooled.ordinals[pooled.chosen], profile)
+                lexical.sessions(view, eligible, words, pooled.ordinals[pooled.chosen], profile)
                 if profile.session_lexical_weight
                 else None,
             ),
@@ -232,7 +233,7 @@ def recall_at(
             ran=tuple(n for n in layers if n not in skipped),
             skipped=skipped,
             approximate=() if query.proposed is None else ("vector",),
-            entities=tuple(key for key, _ in named),
+            entities=tuple(one.key for one in named),
             dropped=[(names[lineage[a]], names[lineage[b]]) for a, b in dropped],
             over_budget=over,
             truncated=truncated,
@@ -304,7 +305,12 @@ def asked(layer: str, profile: Profile) -> bool:
 
 
 def vector_part(
-    vault: Vault, view: View, query: Query, eligible: Mask, named: Sequence[tuple[str, int]]
+    vault: Vault,
+    view: View,
+    query: Query,
+    eligible: Mask,
+    words: lexical.TermIds,
+    named: Sequence[graph.Named],
 ) -> VectorPart | None:
     """The vectors of the generation the query was embedded for; of the nearest rows only, if the store searches.
 
@@ -318,7 +324,7 @@ def vector_part(
         store: Serving = vault.reading  # type: ignore[assignment]
         depth = query.profile.depth
         walk = graph.expansion(view, eligible, named, query.profile)
-        beside = Beside(index, lexical.term_ids(view, query.terms), walk)
+        beside = Beside(index, words, walk)
         return pushdown.candidates(
             *(store, index.tenant, generation, eligible, query.vector, depth),
             kept=index.fetched,
@@ -335,9 +341,9 @@ def why_no_vector(vault: Vault, tenant: str, part: VectorPart | None) -> str:
     return "no vectors in this store yet" if part is None else "no query vector"
 
 
-def twin_key(index: TenantIndex, ordinal: int) -> str:
+def twin_key(index: TenantIndex, ordinal: int) -> tuple[str, int, int]:
     """Equal for rows that say the same in the same mouth and session."""
-    return f"{index.content_hash[ordinal]}|{index.speaker[ordinal]}|{index.session[ordinal]}"
+    return index.content_hash[ordinal], int(index.speaker[ordinal]), int(index.session[ordinal])
 
 
 def pack_hits(
@@ -374,12 +380,12 @@ def pack_hits(
     picked = [ordinals[i] for i in chosen]
     if not rows:
         rows = {r.ordinal: r for r in vault.reading.rows(tenant, picked)}
-    at_rank = np.array(picked, np.int64)
-    places = {name: places_of(c.ordinals, at_rank) for name, c in layers.items()}
-    positions = places_of(fused.candidates.ordinals, at_rank)
-    there = np.array(positions, np.int64)
+    places = candidates.places([fused.candidates.ordinals, *(c.ordinals for c in layers.values())], picked)
+    there = places[0]
+    ranks = (places[1:] + 1).T.tolist()
     scores = fused.candidates.scores[there].tolist()
-    parts = {name: v[there].tolist() for name, v in fused.parts.items()}
+    names, addends = fused.names, fused.addends[:, there].T.tolist()
+    several = part is not None and not part.one_per_row  # only then has a memory windows
     counts = view.used(query.now)
     hits = []
     for at, (i, ordinal) in enumerate(zip(chosen, picked, strict=True)):
@@ -397,22 +403,14 @@ def pack_hits(
             Hit(
                 memory=memory,
                 score=scores[at],
-                sources={name: ranks[at] + 1 for name, ranks in places.items() if ranks[at] >= 0},
-                parts={name: values[at] for name, values in parts.items()},
-                span=vector.span(part, query.vector, ordinal),
+                sources={name: rank for name, rank in zip(layers, ranks[at], strict=True) if rank > 0},
+                parts=dict(zip(names, addends[at], strict=True)),
+                span=vector.span(part, query.vector, ordinal) if several else None,
                 tokens=size,
                 truncated=truncated is not None,
             )
         )
     return hits, max(over, 0), truncated
-
-
-def places_of(ordinals: Ordinals, wanted: Ordinals) -> list[int]:
-    """Where each of `wanted` stands in `ordinals`, which has no ordinal twice; -1 for nowhere."""
-    out = [-1] * len(wanted)
-    for place, at in zip(*np.nonzero(ordinals[None, :] == wanted[:, None]), strict=True):
-        out[place] = int(at)
-    return out
 
 
 def make_receipt(

@@ -307,6 +307,16 @@ def _stem(word: str) -> str:
     return stem
 
 
+def _stems(folded: list[str]) -> list[str]:
+    """The stem of each folded word, without keeping any: runs of words seldom come again."""
+    if all(map(str.isascii, folded)):
+        stems: list[str] = _stemmer.english.stemWords(
+            [IRREGULAR.get(w, w) for w in (w[:MAX_TERM] for w in folded)]
+        )
+        return stems
+    return [_stem(_fold(word)) for word in folded]
+
+
 class _Stemmer(threading.local):
     """One for each thread: a stemmer keeps a buffer of its own, and a lock could be held across a fork."""
 
@@ -386,6 +396,7 @@ class TagMatcher:
         self._stems: dict[str, list[str]] = {}  # stem -> keys
         self._near: dict[str, list[str]] = {}  # key with one letter deleted -> keys
         self._keys: list[str] = []  # sorted, for prefixes
+        self._longest = 0
         # First and last two letters -> bit set of the lengths of the keys that have them.
         self._heads: dict[str, int] = {}
         self._tails: dict[str, int] = {}
@@ -403,6 +414,7 @@ class TagMatcher:
                 insort(self._tags[key], tag)
             return
         self._tags[key] = [tag]
+        self._longest = max(self._longest, len(key))
         insort(self._keys, key)
         self._heads[key[:2]] = self._heads.get(key[:2], 0) | 1 << len(key)
         self._tails[key[-2:]] = self._tails.get(key[-2:], 0) | 1 << len(key)
@@ -414,30 +426,39 @@ class TagMatcher:
     def match(self, query: str) -> list[tuple[str, float]]:
         """Return (tag, score) for the tags that `query` names, best first, equal scores by tag."""
         scores: dict[str, float] = {}
-        units = [(m[0], _tag_key(m[0])) for m in _UNIT.finditer(_prepare(query))]
-        for i in range(len(units)):
+        surfaces = _UNIT.findall(_prepare(query))
+        keys = [_tag_key(surface) for surface in surfaces]
+        few: list[str] = []  # runs of at most three words: those may be misspelt, or begin a tag
+        for i, surface in enumerate(surfaces):
             joined = ""
-            for length, (surface, key) in enumerate(units[i : i + self._MAX_UNITS], start=1):
+            for length, key in enumerate(keys[i : i + self._MAX_UNITS], start=1):
                 joined += key
+                if length > 3 and len(joined) > self._longest:
+                    break
                 if length == 1 and key in STOP_WORDS and surface not in _UPPER_NAMES:
                     continue
-                self._score(joined, length, scores)
+                if joined in self._tags:
+                    scores[joined] = 1.0
+                if length <= 3 and len(joined) >= 3:
+                    few.append(joined)
+        for word, stem in zip(few, _stems(few), strict=True):
+            head, size = self._heads.get(word[:2], 0), len(word)
+            # One edit leaves the first two letters as they are or the last two, and the length within one.
+            near = size >= 5 and (head | self._tails.get(word[-2:], 0)) >> (size - 1) & 0b111
+            if near or head >> size or stem in self._stems:
+                self._score(word, stem, scores)
         ranked = sorted((-score, tag) for key, score in scores.items() for tag in self._tags[key])
         return [(tag, -negated) for negated, tag in ranked]
 
-    def _score(self, word: str, length: int, scores: dict[str, float]) -> None:
-        """Raise the scores of the keys that `word`, made of `length` words of the query, names."""
-        if word in self._tags:
-            scores[word] = 1.0
-        if length > 3 or len(word) < 3:
-            return
+    def _score(self, word: str, stem: str, scores: dict[str, float]) -> None:
+        """Raise the scores of the keys that a run of the query's words begins, shares its stem with or misspells."""
         # Whether a tag is named must not depend on the other tags: a replay sees fewer of them.
         begun: list[tuple[str, float]] = []
         if self._heads.get(word[:2], 0) >> len(word):
             first = bisect_left(self._keys, word)
             last = bisect_left(self._keys, word + "\U0010ffff", first)
             begun = [(key, 0.5 + 0.3 * len(word) / len(key)) for key in self._keys[first:last]]
-        stems = [(key, 0.9) for key in self._stems.get(_stem(_fold(word)), ())]
+        stems = [(key, 0.9) for key in self._stems.get(stem, ())]
         near = [(key, 0.8) for key in self._one_edit_away(word)]
         for key, score in begun + stems + near:
             if score > scores.get(key, 0.0):
@@ -445,10 +466,6 @@ class TagMatcher:
 
     def _one_edit_away(self, word: str) -> list[str]:
         if not 5 <= len(word) <= self._MAX_FUZZY:
-            return []
-        # One edit leaves the first two letters as they are or the last two, and the length within one.
-        lengths = self._heads.get(word[:2], 0) | self._tails.get(word[-2:], 0)
-        if not lengths >> (len(word) - 1) & 0b111:
             return []
         near = list(self._near.get(word, ()))
         # Nearly every word stops here: two lookups a letter, and nothing is built.
@@ -469,6 +486,8 @@ _SEPARATORS: Final = re.compile(r"[\W_]+")
 
 
 def _tag_key(tag: str) -> str:
+    if tag.isascii() and tag.isalnum():
+        return tag.lower()
     folded = _fold(_prepare(tag)).strip()
     ending = next((mark for mark in ("++", "#") if folded.endswith(mark)), "")  # C++ and C# are not C
     return _SEPARATORS.sub("", folded) + ending or folded

@@ -114,3 +114,56 @@ def test_wrong_types_are_refused():
         _core.decay(one, one, none, none, age_rate=np.array([1], np.float32))
     with pytest.raises(TypeError):
         _core.decay(one, one, none, none, age_rate="0.02")
+
+
+@given(st.data())
+def test_rows_of_columns_equal_gathered_ones(data):
+    """`strength_rows` is `decay` over what the columns say of the rows asked for."""
+    count, lineages, types = (
+        data.draw(st.integers(1, 8)),
+        data.draw(st.integers(1, 4)),
+        data.draw(st.integers(1, 3)),
+    )
+
+    def ints(size, low, high):
+        return data.draw(st.lists(st.integers(low, high), min_size=size, max_size=size))
+
+    lineage, kind = (
+        column(ints(count, 0, lineages - 1), np.int32),
+        column(ints(count, 0, types - 1), np.int32),
+    )
+    now, day = 10**9, 86_400.0
+    recorded, last = (
+        column(ints(count, 0, 2 * now), np.int64),
+        column(ints(lineages, -(2**62), 2 * now), np.int64),
+    )
+    used, recent = column(ints(lineages, 0, 50), np.int64), column(ints(lineages, 0, 5), np.int64)
+    rates = np.array([data.draw(st.lists(st.floats(0, 1), min_size=5, max_size=5)) for _ in range(types)])
+    rows = column(ints(data.draw(st.integers(0, 6)), 0, count - 1), np.int64)
+    got = _core.strength_rows(rows, lineage, kind, recorded, used, last, recent, rates, now=now, day=day)
+    own, own_rates = lineage[rows], rates[kind[rows]]
+    names = ("age_rate", "idle_rate", "access_boost", "access_cap", "recent_boost")
+    expected = _core.decay(
+        np.maximum(now - recorded[rows], 0) / day,
+        np.maximum(now - np.maximum(last[own], recorded[rows]), 0) / day,
+        used[own],
+        recent[own],
+        **{name: np.ascontiguousarray(own_rates[:, i]) for i, name in enumerate(names)},
+    )
+    assert got.tobytes() == expected.tobytes()
+
+
+def test_columns_that_do_not_fit_are_refused():
+    one, code, rates = np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros((1, 5))
+    right = {
+        "rows": one, "lineage": code, "type": code, "recorded": one, "count": one, "last": one, "recent": one,
+        "rates": rates, "now": 0, "day": 1.0,
+    }  # fmt: skip
+    assert _core.strength_rows(**right).tolist() == [1.0]
+    for name, wrong in (("rows", one + 1), ("lineage", code + 1), ("type", code - 1)):
+        with pytest.raises(IndexError):
+            _core.strength_rows(**(right | {name: wrong}))
+    misfits = ("recorded", one[:0], "row"), ("last", one[:0], "lineage"), ("rates", np.zeros((1, 4)), "shape")
+    for name, wrong, said in (*misfits, ("day", 0.0, "day")):
+        with pytest.raises(ValueError, match=said):
+            _core.strength_rows(**(right | {name: wrong}))

@@ -120,3 +120,10 @@ def test_a_neighbour_outside_the_candidates_is_refused():
                 one, int64([previous]), int64([following]), none,
                 previous_weight=1, next_weight=1, session_weight=1,
             )  # fmt: skip
+
+
+@given(lists_of_ordinals, st.lists(ordinals, max_size=6))
+def test_places_are_where_ordinals_stand(lists, wanted):
+    got = _core.places([int64(own) for own in lists], wanted)
+    assert got.shape == (len(lists), len(wanted))
+    assert got.tolist() == [[own.index(w) if w in own else -1 for w in wanted] for own in lists]

@@ -243,3 +243,44 @@ def test_queries_run_while_another_thread_adds():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@given(st.data())
+def test_related_equals_the_obvious(data):
+    """Rows about entities by their weights in turn; memories further away by their hop, where not about any."""
+    lineages = data.draw(st.integers(1, 8))
+    newest = [row if data.draw(st.booleans()) else -1 for row in range(10, 10 + lineages)]
+    rows = st.sets(st.integers(8, 12 + lineages)).map(sorted)
+    about = data.draw(st.lists(st.tuples(rows, weights), max_size=3))
+    reached = data.draw(st.lists(st.tuples(st.integers(0, 2 * lineages - 1), st.integers(0, 3)), max_size=12))
+    reached = list(dict(reached).items())
+    depth = data.draw(st.integers(0, 12))
+    got = _core.related(
+        [np.array(own, np.int64) for own, _ in about],
+        [weight for _, weight in about],
+        uint32([node for node, _ in reached]),
+        np.array([hops for _, hops in reached], np.int32),
+        np.array(newest, np.int64),
+        step=0.1,
+        depth=depth,
+    )
+    total = {}
+    for own, weight in about:
+        for row in own:
+            total[row] = total.get(row, 0.0) + weight
+    for node, hops in reached:
+        if node % 2 == 0 and hops > 1 and newest[node // 2] >= 0:
+            total.setdefault(newest[node // 2], 0.1 / hops)
+    best = sorted(total.items(), key=lambda item: (-item[1], item[0]))[:depth]
+    assert got[0].tolist() == [row for row, _ in best]
+    assert got[1].tolist() == [score / best[0][1] for _, score in best]
+
+
+def test_related_refuses_what_does_not_fit():
+    row, node, hop = np.zeros(1, np.int64), uint32([4]), np.array([2], np.int32)
+    with pytest.raises(IndexError, match="node 4"):
+        _core.related([], [], node, hop, row, step=0.1, depth=1)
+    with pytest.raises(ValueError, match="weight"):
+        _core.related([row], [], node[:0], hop[:0], row, step=0.1, depth=1)
+    with pytest.raises(ValueError, match="hops"):
+        _core.related([], [], node, hop[:0], row, step=0.1, depth=1)

@@ -117,6 +117,7 @@ def test_a_large_table_is_decoded_on_demand() -> None:
         assert found.add("name 7") == 7
         assert found.add("new") == 5000
         assert found.get("new") == 5000
+        assert found.get_all(["new", "name 3", "name", "name 4999"]) == [5000, 3, -1, 4999]
         assert len(found) == 5001
         assert found.names[5000] == "new"
         assert found.names[-2] == "name 4999"

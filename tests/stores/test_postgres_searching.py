@@ -94,21 +94,25 @@ def test_both_give_the_same_candidates(told: Any, share: float, past: bool) -> N
         ]:
             mask = (source.random(here.rows) < share) & ~here.index.erased.view(here.rows)
             scope = ~here.index.erased.view(here.rows)
-            asked = terms(text, query=True)
-            one, other = (lexical.search(v, mask, scope, asked, profile) for v in (here, there))
+            asked = [lexical.term_ids(v, terms(text, query=True)) for v in (here, there)]
+            one, other = (
+                lexical.search(v, mask, scope, ids, profile)
+                for v, ids in zip((here, there), asked, strict=True)
+            )
             assert one.ordinals.tolist() == other.ordinals.tolist()
             assert one.scores.tobytes() == other.scores.tobytes()
             worded += len(one.ordinals)
             rows = np.arange(here.rows, dtype=np.int64)[::3].copy()
             assert (
-                lexical.scores(here, scope, asked, rows, profile).tobytes()
-                == lexical.scores(there, scope, asked, rows, profile).tobytes()
+                lexical.scores(here, scope, asked[0], rows, profile).tobytes()
+                == lexical.scores(there, scope, asked[1], rows, profile).tobytes()
             )
             found = [
-                graph.seeds(v, mask, [entity_key(text), "ann", "bob", entity_key(LONG)])
+                graph.seeds(graph.Gazetteer(v, mask), [entity_key(text), "ann", "bob", entity_key(LONG)])
                 for v in (here, there)
             ]
-            assert found[0] == found[1]
+            named = [[(one.key, one.code, one.rows.tolist()) for one in own] for own in found]
+            assert named[0] == named[1]
             for hops in (0, 1, 2, 3):
                 deep = DEFAULT.__class__(depth=depth, hops=hops)
                 one, other = (graph.search(v, mask, found[0], deep) for v in (here, there))

@@ -9,7 +9,6 @@
 
 namespace twofold {
 
-using OrdinalSpan = std::span<const std::int64_t>;
 using ScoreSpan = std::span<const double>;
 
 /// Reciprocal rank fusion. lists[i] holds ordinals best first, none twice; the score of an ordinal is
@@ -36,5 +35,8 @@ void smooth(ScoreSpan scores, OrdinalSpan previous, OrdinalSpan next, OrdinalSpa
 
 /// The best min(k, size) by (score descending, ordinal ascending).
 Ranked top(OrdinalSpan ordinals, ScoreSpan scores, std::size_t k);
+
+/// Where each of `wanted` stands first in a list, -1 for nowhere; `wanted` are few.
+void places(OrdinalSpan list, OrdinalSpan wanted, std::span<std::int64_t> out);
 
 }  // namespace twofold

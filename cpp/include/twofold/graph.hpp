@@ -111,4 +111,17 @@ std::vector<double> pagerank(std::size_t n, std::span<const std::uint32_t> src,
                              std::span<const std::uint32_t> dst, std::span<const float> weight,
                              const PageRankRule& rule);
 
+/// Rows about the entities named, and rows a step or more away from them.
+struct Related {
+    std::span<const OrdinalSpan> about;     ///< rows per entity, each row at most once in each
+    std::span<const double> weights;        ///< of a row about that entity
+    std::span<const std::uint32_t> nodes;   ///< reached, with their hops; even ones are memories, 2 * lineage
+    std::span<const std::int32_t> hops;
+    std::span<const std::int64_t> newest;   ///< row of a lineage, -1 for none; different lineages, different rows
+    double step;                            ///< a row reached in h > 1 hops, about none of the entities, scores step / h
+};
+
+/// The best `depth` rows: those about entities by the sum of their weights in the order given. Scaled by the best.
+Ranked related(const Related& found, std::size_t depth);
+
 }  // namespace twofold

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace twofold {
+
+using OrdinalSpan = std::span<const std::int64_t>;
 
 struct Ranked {
     std::vector<std::int64_t> ordinals;

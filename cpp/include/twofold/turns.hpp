@@ -18,6 +18,20 @@ struct Pool {
     std::vector<std::int64_t> next;
 };
 
+/// The same, where somebody else keeps the arrays.
+struct PoolView {
+    PoolView(const Pool& pool)  // NOLINT: every pool can be looked into
+        : ordinals(pool.ordinals), chosen(pool.chosen), previous(pool.previous), next(pool.next) {}
+    PoolView(std::span<const std::int64_t> ordinals_, std::span<const std::int64_t> chosen_,
+             std::span<const std::int64_t> previous_, std::span<const std::int64_t> next_)
+        : ordinals(ordinals_), chosen(chosen_), previous(previous_), next(next_) {}
+
+    std::span<const std::int64_t> ordinals;
+    std::span<const std::int64_t> chosen;
+    std::span<const std::int64_t> previous;
+    std::span<const std::int64_t> next;
+};
+
 /// previous and next hold a row's neighbours, -1 for none; only neighbours below mask.size() whose mask is
 /// set are collected. Rows of the lists must lie in [0, previous.size()); throws std::out_of_range otherwise.
 Pool collect(std::span<const std::span<const std::int64_t>> lists, std::span<const std::int64_t> previous,
@@ -35,13 +49,13 @@ struct TurnWeights {
 
 /// What the turns around each chosen row add to it. base has a score per place of the pool; tokens, asks and
 /// has_role are read at the rows of the pool.
-std::vector<double> turn_terms(const Pool& pool, std::span<const double> base,
+std::vector<double> turn_terms(const PoolView& pool, std::span<const double> base,
                                std::span<const std::int32_t> tokens, std::span<const std::uint8_t> asks,
                                std::span<const std::uint8_t> has_role, const TurnWeights& weights);
 
 /// weight * (sum of the `top` best max(base, 0) among the chosen rows of a row's session) / top;
 /// 0 where the session code is negative. sessions is read at the rows of the pool.
-std::vector<double> session_terms(const Pool& pool, std::span<const double> base,
+std::vector<double> session_terms(const PoolView& pool, std::span<const double> base,
                                   std::span<const std::int64_t> sessions, double weight, std::size_t top);
 
 }  // namespace twofold

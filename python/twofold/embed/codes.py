@@ -6,8 +6,9 @@ A code is one bit a dimension, set where the component of the token's vector is 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +69,10 @@ class CodeEmbedder(Embedder, Protocol):
 
 def code_embedder(embedder: Embedder) -> CodeEmbedder | None:
     """The embedder if it gives token codes that are worth keeping."""
-    if getattr(embedder, "token_codes", False) and isinstance(embedder, CodeEmbedder):
-        return embedder if embedder.dimension % 64 == 0 else None
+    # By the attributes themselves: `isinstance` with a protocol costs as much as a search.
+    methods = ("embed_documents_with_codes", "embed_query_with_codes")
+    if getattr(embedder, "token_codes", False) and all(callable(getattr(embedder, m, None)) for m in methods):
+        return cast(CodeEmbedder, embedder) if embedder.dimension % 64 == 0 else None
     return None
 
 
@@ -83,7 +86,7 @@ def content_tokens(text: str, spans: Sequence[tuple[int, int]]) -> list[int]:
     kept = []
     for i, (start, stop) in enumerate(spans):
         piece = text[start:stop]
-        if not any(c.isalnum() for c in piece):
+        if not piece.isalnum() and not any(map(str.isalnum, piece)):
             continue
         continues = i > 0 and spans[i - 1][1] == start and text[start - 1].isalnum()
         folded = piece.casefold()
@@ -101,10 +104,11 @@ def query_codes(text: str, found: TokenCodes) -> QueryCodes:
     """The codes of a question's content tokens with the word around each, by which it is weighted."""
     kept = content_tokens(text, found.spans)
     words = [match.span() for match in _WORD_AROUND.finditer(text)]
+    begins = [a for a, _ in words]
     around = []
     for i in kept:
         start, stop = found.spans[i]
-        inside = [text[a:b] for a, b in words if a <= start < b]
-        around.append(inside[0] if inside else text[start:stop])
+        a, b = words[bisect_right(begins, start) - 1] if words and begins[0] <= start else (0, 0)
+        around.append(text[a:b] if start < b else text[start:stop])
     bits = np.ascontiguousarray(found.bits[kept])
     return QueryCodes(bits.view(np.uint64).reshape(len(kept), found.bits.shape[1] // 8), tuple(around))

@@ -168,6 +168,15 @@ class Codes:
             return -1 if self._stored is None else self._stored.find(name)
         return code
 
+    def get_all(self, names: list[str]) -> list[int]:
+        """The code of each name, -1 for an unknown one."""
+        known = self._code
+        if self._stored is None:
+            return [known.get(name, -1) for name in names]
+        # The table in the file has the code of every name but those that came later.
+        codes = self._stored.find_all(names)
+        return [known.get(name, -1) if code < 0 else code for name, code in zip(names, codes, strict=True)]
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -212,12 +221,13 @@ class Ragged:
 class Groups:
     """Rows by a key, each group ascending."""
 
-    __slots__ = ("_added", "_keys", "_rows", "_starts")
+    __slots__ = ("_added", "_dense", "_keys", "_rows", "_starts")
 
     def __init__(self) -> None:
         self._added: dict[int, array[int]] = {}  # whole groups: those that grew since the file was read
         self._keys = self._rows = np.zeros(0, np.int64)
         self._starts = np.zeros(1, np.int64)
+        self._dense = False
 
     def restore(
         self, keys: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], rows: npt.NDArray[np.int64]
@@ -226,6 +236,8 @@ class Groups:
         if len(starts) != len(keys) + 1 or starts[-1] != len(rows):
             raise ValueError("groups do not fit their keys")
         self._keys, self._starts, self._rows = keys, starts, rows
+        # Keys ascend: these are 0, 1, 2 and so on, as codes are that all have rows.
+        self._dense = bool(len(keys)) and int(keys[0]) == 0 and int(keys[-1]) == len(keys) - 1
 
     def add(self, key: int, row: int) -> None:
         rows = self._added.get(key)
@@ -263,9 +275,14 @@ class Groups:
         keys = self._keys
         if not len(keys):
             return keys
-        at = int(np.searchsorted(keys, key))
-        if at == len(keys) or keys[at] != key:
-            return keys[:0]
+        if self._dense:
+            at = key
+            if not 0 <= at < len(keys):
+                return keys[:0]
+        else:
+            at = int(keys.searchsorted(key))
+            if at == len(keys) or keys[at] != key:
+                return keys[:0]
         return self._rows[self._starts[at] : self._starts[at + 1]]
 
 

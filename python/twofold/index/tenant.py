@@ -143,7 +143,7 @@ class VectorPart:
         """The first vector of each ordinal, and whether it is its only one; 0 and False where it has none."""
         if self.one_per_row:
             has = ordinals < len(self.ordinals)
-            return np.where(has, ordinals, 0), has
+            return (ordinals if has.all() else np.where(has, ordinals, 0)), has
         first, last = self.rows_of(ordinals)
         one = last - first == 1
         return np.where(one, first, 0), one
@@ -652,10 +652,11 @@ class View:
 
     def _recent_accesses(self, now: int, lineages: int) -> npt.NDArray[np.int64]:
         index = self.index
-        n = int(np.searchsorted(index.access_seq.view(), self.seq, "right"))
+        head = self.seq == index.seq
+        n = len(index.access_seq) if head else int(index.access_seq.view().searchsorted(self.seq, "right"))
         day_ago = now - 86_400_000_000
         # An access is recorded at or after it happened, so earlier recorded ones cannot be recent.
-        first = int(np.searchsorted(index.access_recorded.view(n), day_ago, "right"))
+        first = int(index.access_recorded.view(n).searchsorted(day_ago, "right"))
         kept = self._recent
         if (
             kept is not None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from twofold import _core
 
 Ordinals = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.float64]
@@ -28,3 +31,8 @@ def ordered(ordinals: Ordinals, scores: Scores, k: int | None = None) -> Candida
     if k is not None:
         order = order[:k]
     return Candidates(ordinals[order], scores[order])
+
+
+def places(lists: Sequence[Ordinals], wanted: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Where each of a few wanted ordinals stands in each list, -1 for nowhere; int64 (lists, wanted)."""
+    return _core.places(lists, wanted)

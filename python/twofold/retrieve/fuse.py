@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +26,14 @@ _USER = ROLES.index("user")
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """Candidates best first, and for each the addends its score is the sum of (float64, aligned)."""
+    """Candidates best first, and what their scores are the sum of: names, and addends float64 (names, candidates)."""
 
     candidates: Candidates
-    parts: dict[str, Scores]
+    names: list[str]
+    addends: npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(NamedTuple):
     """The candidates of all layers with their neighbour turns, ascending; `chosen` are the candidates' places.
 
     previous and next hold places in `ordinals`, -1 at the end of a session or where the reader may not look.
@@ -97,6 +98,19 @@ def _context(profile: Profile) -> bool:
     )
 
 
+def _turn_weights(profile: Profile) -> tuple[float, ...]:
+    """In the order of the core's TurnWeights; the last is the gate, in tokens."""
+    return (
+        profile.previous_weight,
+        profile.next_weight,
+        profile.second_previous_weight,
+        profile.second_next_weight,
+        profile.answer_weight,
+        profile.role_next_weight,
+        profile.gate_tokens,
+    )
+
+
 def relevance(
     pooled: Pool, layers: dict[str, Candidates], found: Evidence, asked: Asked, profile: Profile
 ) -> dict[str, Scores]:
@@ -152,56 +166,6 @@ def _spread(ordinals: Ordinals, candidates: Candidates) -> Scores:
     return out
 
 
-def neighbours(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
-    """What the turns around a candidate add to it; in logs with roles only the next turn does."""
-    index, rows = view.index, view.rows
-    return _core.turn_terms(
-        pooled.ordinals,
-        pooled.chosen,
-        pooled.previous,
-        pooled.next,
-        base,
-        index.tokens.view(rows),
-        index.asks.view(rows),
-        index.has_role.view(rows),
-        previous_weight=profile.previous_weight,
-        next_weight=profile.next_weight,
-        second_previous_weight=profile.second_previous_weight,
-        second_next_weight=profile.second_next_weight,
-        answer_weight=profile.answer_weight,
-        role_next_weight=profile.role_next_weight,
-        gate=profile.gate_tokens,
-    )
-
-
-def session(view: View, pooled: Pool, base: Scores, profile: Profile) -> Scores:
-    """The mean of the best candidates of each candidate's session, as if a session had at least `session_top`."""
-    return _core.session_terms(
-        pooled.ordinals,
-        pooled.chosen,
-        pooled.previous,
-        pooled.next,
-        base,
-        view.index.session.view(view.rows),
-        weight=profile.session_weight,
-        top=profile.session_top,
-    )
-
-
-def better_in_session(sessions: npt.NDArray[np.int64], order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many rows of the same session stand before each in `order`, the rows best first; 0 without a session."""
-    own = sessions[order]
-    by = own.argsort(kind="stable")  # within a session the better stay before the others
-    own = own[by]
-    places = np.arange(len(own))
-    first = np.flatnonzero(own[1:] != own[:-1]) + 1
-    starts = np.zeros(len(own), np.int64)
-    starts[first] = first
-    out = np.empty(len(own), np.int64)
-    out[order[by]] = np.where(own >= 0, places - np.maximum.accumulate(starts), 0)
-    return out
-
-
 @functools.cache
 def _logs(blocks: int) -> Scores:
     """ln(1 + n) for n up to 256 * (blocks + 1) - 1."""
@@ -217,41 +181,55 @@ def fuse(
     profile: Profile,
 ) -> Fused:
     """Score the candidates of the pool."""
-    index, chosen = view.index, pooled.chosen
-    rows = pooled.ordinals[chosen]
+    index, rows = view.index, view.rows
     everywhere = relevance(pooled, layers, found, asked, profile)
-    base = np.zeros(len(pooled.ordinals))
-    for addend in everywhere.values():
-        base = base + addend
-    parts = {name: addend[chosen] for name, addend in everywhere.items()}
-    if len(rows):
-        for name, weight in (("tags", profile.tag_weight), ("graph", profile.graph_weight)):
-            if weight and name in layers:
-                parts[name] = weight * _spread(rows, layers[name])
-        if _context(profile):
-            parts["neighbours"] = neighbours(view, pooled, base, profile)
-        if profile.session_weight:
-            parts["session"] = session(view, pooled, base, profile)
-        if profile.session_lexical_weight and found.sessions is not None:
-            parts["session_lexical"] = profile.session_lexical_weight * found.sessions
-        if profile.speaker_weight and asked.speaker >= 0:
-            parts["speaker"] = profile.speaker_weight * (index.speaker.view(view.rows)[rows] == asked.speaker)
-        if profile.role_weight and not asked.assistant:
-            role = index.role.view(view.rows)[rows]
-            other = (role > 0) & (role != _USER)
-            if other.any():
-                parts["role"] = np.where(other, -profile.role_weight, 0.0)
-        if profile.time_weight and asked.times:
-            parts["time"] = np.where(in_times(view, rows, asked.times), profile.time_weight, 0.0)
-        if profile.confidence_weight:
-            parts["confidence"] = profile.confidence_weight * (index.confidence.view(view.rows)[rows] - 1.0)
-        if profile.strength_weight and found.strength is not None:
-            parts["strength"] = profile.strength_weight * found.strength
-    order, total = _core.blend(list(parts.values()), len(rows))
-    if profile.session_repeat_weight and len(rows):
-        better = better_in_session(index.session.view(view.rows)[rows], order)
-        parts["repeats"] = -profile.session_repeat_weight * _logs(int(better.max()) // 256)[better]
-        order, total = _core.blend([total, parts["repeats"]], len(rows))  # the addends in turn, as before
-    return Fused(
-        Candidates(rows[order], total[order]), {name: addend[order] for name, addend in parts.items()}
+    own = {"tags": profile.tag_weight, "graph": profile.graph_weight}
+    own = {name: weight for name, weight in own.items() if weight and name in layers}
+    given = of_rows(view, pooled.ordinals[pooled.chosen], found, asked, profile)
+    context, sessions = _context(profile), bool(profile.session_weight or profile.session_repeat_weight)
+    ordinals, scores, addends = _core.fuse(
+        *pooled,
+        list(everywhere.values()),
+        layers=[(*layers[name], weight) for name, weight in own.items()],
+        turns=(index.tokens.view(rows), index.asks.view(rows), index.has_role.view(rows))
+        if context
+        else None,
+        turn_weights=_turn_weights(profile),
+        sessions=index.session.view(rows) if sessions else None,
+        session_weight=profile.session_weight,
+        session_top=profile.session_top,
+        session_repeats=profile.session_repeat_weight,
+        logs=_logs(len(pooled.chosen) // 256) if profile.session_repeat_weight else None,
+        given=list(given.values()),
     )
+    names = [
+        *everywhere,
+        *own,
+        *(["neighbours"] if context else []),
+        *(["session"] if profile.session_weight else []),
+        *given,
+        *(["repeats"] if profile.session_repeat_weight else []),
+    ]
+    return Fused(Candidates(ordinals, scores), names, addends)
+
+
+def of_rows(view: View, rows: Ordinals, found: Evidence, asked: Asked, profile: Profile) -> dict[str, Scores]:
+    """The addends that depend on a candidate alone: its session's words, who said it, when, and how strong it is."""
+    index = view.index
+    parts: dict[str, Scores] = {}
+    if profile.session_lexical_weight and found.sessions is not None:
+        parts["session_lexical"] = profile.session_lexical_weight * found.sessions
+    if profile.speaker_weight and asked.speaker >= 0:
+        parts["speaker"] = profile.speaker_weight * (index.speaker.view(view.rows)[rows] == asked.speaker)
+    if profile.role_weight and not asked.assistant:
+        role = index.role.view(view.rows)[rows]
+        other = (role > 0) & (role != _USER)
+        if other.any():
+            parts["role"] = np.where(other, -profile.role_weight, 0.0)
+    if profile.time_weight and asked.times:
+        parts["time"] = np.where(in_times(view, rows, asked.times), profile.time_weight, 0.0)
+    if profile.confidence_weight:
+        parts["confidence"] = profile.confidence_weight * (index.confidence.view(view.rows)[rows] - 1.0)
+    if profile.strength_weight and found.strength is not None:
+        parts["strength"] = profile.strength_weight * found.strength
+    return parts

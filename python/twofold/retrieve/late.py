@@ -39,19 +39,17 @@ def weights(view: View, scope: Mask, terms: Sequence[tuple[str, ...]]) -> Scores
     distinct = list(dict.fromkeys(term for own in terms for term in own))
     if not distinct:
         return np.zeros(len(terms))
-    lexicon, facts = view.index.lexicon, view.facts(scope)
-    ids = [view.index.terms.get(term) for term in distinct]
-    seen = [i for i, code in enumerate(ids) if code >= 0]
+    facts = view.facts(scope)
+    ids = np.array(view.index.terms.get_all(distinct), np.int64)
+    seen = ids >= 0
     counts = np.zeros(len(distinct), np.int64)
-    if seen:
-        counts[seen] = lexicon.document_frequency(
-            np.array([ids[i] for i in seen], np.uint32),
-            stats_mask=None if facts.full else scope,
-            prefix=view.rows,
+    if seen.any():
+        counts[seen] = view.index.lexicon.document_frequency(
+            ids[seen].astype(np.uint32), stats_mask=None if facts.full else scope, prefix=view.rows
         )
     documents, _ = facts.statistics
     rare = dict(zip(distinct, _core.rarity(counts, float(documents)).tolist(), strict=True))
-    return np.array([max((rare[term] for term in own), default=0.0) for own in terms])
+    return np.array([max([rare[term] for term in own]) if own else 0.0 for own in terms])
 
 
 def scores(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
+from twofold import _core
 from twofold.index.tenant import View
 from twofold.retrieve.candidates import NOTHING, Candidates, Mask, Ordinals, Scores, ordered
 from twofold.retrieve.profile import Profile
 
+TermIds = npt.NDArray[np.uint32]
 
-def term_ids(view: View, terms: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+
+def term_ids(view: View, terms: Sequence[str]) -> TermIds:
     """Ids of the distinct query terms the store has seen, in order of first appearance; uint32 (t,)."""
-    code = view.index.terms.get
-    ids = [c for c in (code(t) for t in dict.fromkeys(terms)) if c >= 0]
-    return np.array(ids, np.uint32)
+    return np.array([c for c in view.index.terms.get_all(list(dict.fromkeys(terms))) if c >= 0], np.uint32)
 
 
 class Scoped(TypedDict):
@@ -35,9 +36,8 @@ def scoped(view: View, scope: Mask) -> Scoped:
     return {"stats_mask": None if facts.full else scope, "doc_count": float(documents), "mean_length": mean}
 
 
-def search(view: View, mask: Mask, scope: Mask, terms: Sequence[str], profile: Profile) -> Candidates:
+def search(view: View, mask: Mask, scope: Mask, ids: TermIds, profile: Profile) -> Candidates:
     """The `depth` best rows by BM25 among those in `mask`; statistics are those of all rows in `scope`."""
-    ids = term_ids(view, terms)
     if len(ids) == 0 or view.rows == 0:
         return NOTHING
     ordinals, scores = view.index.lexicon.search(
@@ -53,9 +53,8 @@ def search(view: View, mask: Mask, scope: Mask, terms: Sequence[str], profile: P
     return Candidates(ordinals, scores)
 
 
-def scores(view: View, scope: Mask, terms: Sequence[str], ordinals: Ordinals, profile: Profile) -> Scores:
+def scores(view: View, scope: Mask, ids: TermIds, ordinals: Ordinals, profile: Profile) -> Scores:
     """The exact BM25 scores of given rows: the same values `search` gives; float64 (len(ordinals),)."""
-    ids = term_ids(view, terms)
     if len(ids) == 0 or len(ordinals) == 0:
         return np.zeros(len(ordinals), np.float64)
     out: Scores = view.index.lexicon.scores(
@@ -70,19 +69,15 @@ def scores(view: View, scope: Mask, terms: Sequence[str], ordinals: Ordinals, pr
     return out
 
 
-def sessions(view: View, mask: Mask, terms: Sequence[str], ordinals: Ordinals, profile: Profile) -> Scores:
+def sessions(view: View, mask: Mask, ids: TermIds, ordinals: Ordinals, profile: Profile) -> Scores:
     """BM25 of each row's session taken as one document, by the best of them and less the rows' mean.
 
     A session is what `mask` lets through of it. 0 for rows without one; float64 (len(ordinals),).
     """
-    out = np.zeros(len(ordinals), np.float64)
-    ids = term_ids(view, terms)
     groups = view.index.session.view(view.rows)
-    own = groups[ordinals]
-    inside = own >= 0
-    if len(ids) == 0 or not inside.any():
-        return out
     facts = view.facts(mask)
+    if len(ids) == 0 or not len(facts.session_lengths):
+        return np.zeros(len(ordinals), np.float64)
     found = view.index.lexicon.group_scores(
         ids,
         groups,
@@ -92,11 +87,8 @@ def sessions(view: View, mask: Mask, terms: Sequence[str], ordinals: Ordinals, p
         k1=profile.k1,
         b=profile.b,
         longest=profile.longest,
-    )[own[inside]]
-    best = found.max()
-    if best > 0.0:
-        out[inside] = (found - math.fsum(found.tolist()) / len(found)) / best
-    return out
+    )
+    return _core.above_mean(found, groups, ordinals)
 
 
 def tags(view: View, mask: Mask, query: str, profile: Profile) -> Candidates:

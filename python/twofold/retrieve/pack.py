@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,7 @@ def best_vectors(part: VectorPart, ordinals: Ordinals) -> npt.NDArray[np.float32
 def diversify(
     candidates: Candidates,
     part: VectorPart | None,
-    twin_key: Callable[[int], str],
+    twin_key: Callable[[int], Hashable],
     profile: Profile,
     k: int,
     deep: bool,
@@ -53,7 +53,7 @@ def diversify(
         if vectors is not None and by_vector
         else None
     )
-    first_with: dict[str, int] = {}
+    first_with: dict[Hashable, int] = {}
     dropped: list[tuple[int, int]] = []
     keep: list[int] = []
     for i in range(n):

@@ -121,10 +121,11 @@ def event_named(question: str) -> Event | None:
 def _when(view: View, mask: Mask, scope: Mask, words: str, profile: Profile) -> int | None:
     """The event date of the best row that has every one of the words."""
     terms = text.terms(words)
-    found = lexical.search(view, mask, scope, terms, profile).ordinals
+    found = lexical.search(view, mask, scope, lexical.term_ids(view, terms), profile).ordinals
     for term in terms:
         if len(found):
-            found = found[lexical.scores(view, scope, [term], found, profile) > 0.0]
+            ids = lexical.term_ids(view, [term])
+            found = found[lexical.scores(view, scope, ids, found, profile) > 0.0]
     dated = view.index.event_at.view(view.rows)[found]
     dated = dated[dated != NO_EVENT]
     return int(dated[0]) if len(terms) and len(dated) else None

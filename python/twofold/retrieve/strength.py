@@ -44,24 +44,21 @@ def strength_of(
     if len(ordinals) == 0:
         return np.zeros(0, np.float64)
     count, last, recent = view.accesses(now)
-    lineage = index.lineage.view(view.rows)[ordinals]
-    recorded = index.recorded.view(view.rows)[ordinals]
-    used = np.maximum(last[lineage], recorded)
-    types = index.type.view(view.rows)[ordinals]
-    row = rate_table(policy, view)[types]
-    out: Scores = _core.decay(
-        np.maximum(now - recorded, 0) / DAY,
-        np.maximum(now - used, 0) / DAY,
-        count[lineage],
-        recent[lineage],
-        age_rate=np.ascontiguousarray(row[:, 0]),
-        idle_rate=np.ascontiguousarray(row[:, 1]),
-        access_boost=np.ascontiguousarray(row[:, 2]),
-        access_cap=np.ascontiguousarray(row[:, 3]),
-        recent_boost=np.ascontiguousarray(row[:, 4]),
+    lineage = index.lineage.view(view.rows)
+    out: Scores = _core.strength_rows(
+        ordinals,
+        lineage,
+        index.type.view(view.rows),
+        index.recorded.view(view.rows),
+        count,
+        last,
+        recent,
+        rate_table(policy, view),
+        now=now,
+        day=DAY,
     )
     if policy.keep_after is not None:
-        kept = count[lineage] >= policy.keep_after
+        kept = count[lineage[ordinals]] >= policy.keep_after
         out = np.where(kept, np.maximum(out, policy.threshold), out)
     return out
 
