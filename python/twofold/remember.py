@@ -21,6 +21,7 @@ from twofold.embed.codes import code_embedder, document_codes
 from twofold.entities import entities as find_entities
 from twofold.entities import entity_key
 from twofold.errors import EmbedderMismatch, InvalidInput, NotFound, PermissionDenied, QuotaExceeded
+from twofold.index.tenant import TenantIndex
 from twofold.ledger import Known, Ledger
 from twofold.lookup import memories, reader
 from twofold.model import TRAIT_ASKS, Kind, Memory, Row, Vectors, Visibility
@@ -806,6 +807,7 @@ def update(
         **changes,
     }
     draft = validate(vault, principal, namespace, item)
+    draft.bare = stored_bare(vault, index, old)
     hides = wider(old.visibility, old.agent_id, draft.visibility, principal.agent_id)
     if hides and old.agent_id != principal.agent_id and not principal.may("forget"):
         raise PermissionDenied(
@@ -825,6 +827,15 @@ def update(
         start = corrected_start(ledger, newest, draft)
         ordinal = new_version(writer, ledger, newest, draft, start).ordinal
     return memories(vault, principal.tenant, vault.index(principal.tenant).view(), [ordinal], vault.now())[0]
+
+
+def stored_bare(vault: Vault, index: TenantIndex, row: Row) -> bool:
+    """Whether a row was stored without vectors on purpose, and no re-embedding has given it any since."""
+    current = index.current_generation()
+    if current is None or row.generation is not None:
+        return False
+    others = any(g.seq is not None and g.seq < row.seq for g in index.generations)
+    return others and not len(vault.store.vectors_of(index.tenant, current.number, [row.ordinal]))
 
 
 def corrected_start(ledger: Ledger, old: Known, draft: Draft) -> int:

@@ -125,6 +125,7 @@ def opened(options: dict[str, Any]) -> Iterator[tuple[AgentMemory, AgentMemory]]
     with AgentMemory(
         options["store"], tenant=options["tenant"], namespace=exact[0] if exact else "default", **more
     ) as owner:
+        owner.tenant  # noqa: B018 -- of a server: that it answers, and takes the key, is found out before an agent does
         if narrowed:
             handle = owner.as_agent(
                 options["agent"] or "mcp",
