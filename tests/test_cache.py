@@ -105,6 +105,29 @@ def test_what_came_after_the_file_is_fed(place: Path, clock: Any, monkeypatch: p
         assert mem.add("A zebra crossed the street").id == new.id
 
 
+def test_first_row_after_opening_copies_no_column(
+    place: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("twofold.vault.CACHE_ROWS", 10**6)
+    with opened(place, clock) as mem:
+        index = mem._vault.index("default")
+        part = index.vectors[index.current_generation().number]
+        columns = {name: column for name, column in vars(index).items() if isinstance(column, Column)}
+        columns |= {name: getattr(part, name) for name in ("ordinals", "starts", "code_stops")}
+        held = {name: (column._data, len(column)) for name, column in columns.items() if len(column) > 100}
+        assert len(held) > 20
+        new = mem.add("A zebra crossed the street", tags=["animals"])
+        assert index is mem._vault.index("default")
+        for name, (data, size) in held.items():
+            assert columns[name]._data is data, name
+            assert len(columns[name]) >= size
+        assert len(index.row_seq) == held["row_seq"][1] + 1
+        assert mem.health()["healthy"]
+    with opened(place, clock) as mem:
+        assert mem.recall("zebra", k=1)[0].memory.id == new.id
+        assert mem.health()["healthy"]
+
+
 @pytest.mark.parametrize("at_once", [0, 1 << 28])
 def test_any_damaged_byte_is_noticed(
     place: Path, clock: Any, at_once: int, monkeypatch: pytest.MonkeyPatch

@@ -24,6 +24,11 @@ std::int64_t length_units(float count) {
     return static_cast<std::int64_t>((count / kLengthUnit + kNoFractions) - kNoFractions);
 }
 
+/// Room in what is made from parts, or the first document added to a large lexicon would copy whole lists.
+constexpr std::size_t room(std::size_t count) {
+    return count + count / 32 + 1;
+}
+
 bool valid_count(float count) {
     return count > 0.0F && count <= kMostCount;
 }
@@ -60,12 +65,17 @@ Lexicon::Lexicon(const LexiconView& parts) {
         parts.offsets.back() != static_cast<std::int64_t>(entries) || parts.counts.size() != entries) {
         throw std::invalid_argument("offsets do not fit the terms and postings");
     }
+    length_.reserve(room(documents));
+    alive_.reserve(room(documents));
+    total_.reserve(room(documents));
+    living_.reserve(room(documents));
     length_.assign(documents, 0);
     alive_.assign(parts.alive.begin(), parts.alive.end());
     postings_.reserve(terms);
-    Bytes memory = allocate(std::max<std::size_t>(entries, 1) * sizeof(Posting));
+    Bytes memory = allocate((room(entries) + terms) * sizeof(Posting));
     auto* const lent = reinterpret_cast<Posting*>(memory.get());
     lent_ = std::move(memory);
+    std::size_t at = 0;
     for (std::size_t t = 0; t < terms; ++t) {
         if (t > 0 && parts.terms[t] <= parts.terms[t - 1])
             throw std::invalid_argument("terms are not ascending");
@@ -82,10 +92,11 @@ Lexicon::Lexicon(const LexiconView& parts) {
                 alive_[static_cast<std::size_t>(ordinal)] == 0 || !valid_count(parts.counts[i])) {
                 throw std::invalid_argument("posting " + std::to_string(i) + " is not valid");
             }
-            lent[i] = {static_cast<std::uint32_t>(ordinal), parts.counts[i]};
+            lent[at + (i - first)] = {static_cast<std::uint32_t>(ordinal), parts.counts[i]};
             length_[static_cast<std::size_t>(ordinal)] += length_units(parts.counts[i]);
         }
-        postings_[parts.terms[t]].lend(lent + first, last - first);
+        postings_[parts.terms[t]].lend(lent + at, last - first, room(last - first));
+        at += room(last - first);
     }
     total_.resize(documents);
     living_.resize(documents);
@@ -97,9 +108,10 @@ Lexicon::Lexicon(const LexiconView& parts) {
     }
 }
 
-void Lexicon::Postings::lend(Posting* first, std::size_t count) noexcept {
+void Lexicon::Postings::lend(Posting* first, std::size_t count, std::size_t capacity) noexcept {
     first_ = first;
-    size_ = capacity_ = count;
+    size_ = count;
+    capacity_ = capacity;
     own_.reset();
 }
 

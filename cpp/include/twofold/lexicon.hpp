@@ -117,8 +117,8 @@ class Lexicon {
         Postings(const Postings&) = delete;
         Postings& operator=(const Postings&) = delete;
 
-        /// Takes `count` postings at `first`, which outlive the list, in place of what it has.
-        void lend(Posting* first, std::size_t count) noexcept;
+        /// Takes `count` postings at `first`, with room for `capacity`, in place of what it has; they outlive it.
+        void lend(Posting* first, std::size_t count, std::size_t capacity) noexcept;
         void push_back(const Posting& posting);
         void pop_back() noexcept { --size_; }
         /// Keeps the first `count`.

@@ -47,6 +47,9 @@ _OF_VECTORS: Final = ("v.code_sums", "v.row_sums", "v.token_sums", "v.alive")
 _APART: Final = (*_OF_VECTORS, "v.codes")
 """Blocks that are read by themselves, with the vectors."""
 _PART: Final = ("ordinals", "starts", "stops", "code_starts", "code_stops")
+_COLUMNS: Final = ("c.", *(f"v.{name}" for name in _PART))
+_ROOM: Final = 32
+"""Columns have room for one more in so many rows, or the first row added to a large store would copy them all."""
 _VALUES: Final = (
     "erasures",
     "feedback",
@@ -119,10 +122,14 @@ def _write(
     raw = {name: np.ascontiguousarray(blocks[name]) for name in names}
     offset = kept = 0
     places = {}
-    for name, block in raw.items():
-        kept = kept if name.startswith((*_PASSING, *_APART)) else offset + _padded(block.nbytes)
+    sizes = {
+        name: _padded(block.nbytes + (block.nbytes // _ROOM if name.startswith(_COLUMNS) else 0))
+        for name, block in raw.items()
+    }
+    for name, size in sizes.items():
+        kept = kept if name.startswith((*_PASSING, *_APART)) else offset + size
         places[name] = offset
-        offset += _padded(block.nbytes)
+        offset += size
 
     def head(sums: dict[str, int]) -> bytes:
         table = {
@@ -130,7 +137,7 @@ def _write(
                 block.dtype.str,
                 list(block.shape),
                 places[name],
-                _padded(block.nbytes),
+                sizes[name],
                 f"{sums[name]:016x}",
             ]
             for name, block in raw.items()
@@ -154,7 +161,7 @@ def _write(
             rows = part.index.rows(np.arange(first, min(first + _CHUNK, count), dtype=np.int64))
             raw["v.row_sums"][first : first + len(rows)] = _core.checksum_rows(rows.view(np.uint8))
             file.write(rows.data)
-    padded = {name: block.tobytes() + bytes(-block.nbytes % _LINE) for name, block in raw.items()}
+    padded = {name: block.tobytes() + bytes(sizes[name] - block.nbytes) for name, block in raw.items()}
     file.seek(0)
     file.write(head({name: _core.checksum(block) for name, block in padded.items()}))
     for content in padded.values():
@@ -256,7 +263,7 @@ class Saved:
         blocks = self._blocks | {name: self._block(name) for name in _OF_VECTORS}
         try:
             for name in _PART:
-                getattr(part, name).restore(blocks[f"v.{name}"])
+                getattr(part, name).restore(blocks[f"v.{name}"], about["count"])
             part.one_per_row = bool(about["one_per_row"])
             part.index = self._vectors(blocks, resident, repair)
             tokens = Column(np.uint64)
@@ -281,9 +288,9 @@ class Saved:
         try:
             part.index = self._vectors(blocks, resident=False, repair=repair)
             # The same codes at the same places, unless some were erased since.
-            if not np.array_equal(part.code_starts.view(), blocks["v.code_starts"]):
-                part.code_starts.restore(blocks["v.code_starts"])
-                part.code_stops.restore(blocks["v.code_stops"])
+            if not np.array_equal(part.code_starts.view(), blocks["v.code_starts"][: about["count"]]):
+                part.code_starts.restore(blocks["v.code_starts"], about["count"])
+                part.code_stops.restore(blocks["v.code_stops"], about["count"])
             part._tokens = (self._stored_tokens(part, blocks, repair), Column(np.uint64))
         except ValueError as error:
             raise Stale(f"it is damaged: {error}") from None
@@ -369,12 +376,16 @@ def _columns(index: TenantIndex) -> dict[str, Column]:
 
 
 def _checked(name: str, entry: list[Any], body: npt.NDArray[np.uint8]) -> Array:
-    """The array that a block's bytes are, as its entry in the header says. Stale for other bytes."""
+    """The array that a block's bytes are by its entry in the header; a column with its room. Else Stale."""
     dtype, shape, _, _, expected = entry
     if _core.checksum(body) != int(expected, 16):
         raise Stale(f"its block {name} is damaged")
+    width = np.dtype(dtype).itemsize
+    if name.startswith(_COLUMNS):
+        column: Array = body[: len(body) // width * width].view(dtype)
+        return column
     items = int(np.prod(shape, dtype=np.int64))
-    block: Array = body[: items * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+    block: Array = body[: items * width].view(dtype).reshape(shape)
     return block
 
 
@@ -448,7 +459,8 @@ def _unpack_passing(index: TenantIndex, header: dict[str, Any], blocks: dict[str
 def _unpack(index: TenantIndex, header: dict[str, Any], blocks: dict[str, Array]) -> None:
     no_slots = np.zeros(0, np.uint32)
     for name, column in _columns(index).items():
-        column.restore(blocks[f"c.{name}"])
+        (size,) = header["blocks"][f"c.{name}"][1]
+        column.restore(blocks[f"c.{name}"], size)
     for name in _NAMES:
         codes: Codes = getattr(index, name)
         codes.restore(Strings(blocks[f"n.{name}"], blocks[f"m.{name}"], blocks[f"s.{name}"]))

@@ -37,11 +37,11 @@ class Column:
     def __len__(self) -> int:
         return self._size
 
-    def restore(self, values: npt.NDArray[Any]) -> None:
-        """Take over a writable array of this dtype; it is not copied."""
+    def restore(self, values: npt.NDArray[Any], size: int | None = None) -> None:
+        """Take over a writable array of this dtype; it is not copied. Beyond `size` of it is room to grow."""
         if values.dtype != self._data.dtype:
             raise ValueError(f"expected {self._data.dtype}, got {values.dtype}")
-        self._data, self._size = values, len(values)
+        self._data, self._size = values, len(values) if size is None else size
 
     def extend(self, values: Any) -> None:
         added = np.asarray(values, self._data.dtype)
@@ -58,7 +58,8 @@ class Column:
         self._size += 1
 
     def _grow(self, least: int) -> None:
-        grown = np.zeros(max(least, 2 * len(self._data), 256), self._data.dtype)
+        # Not zeros: those come in small pages, and each costs as much as copying it does.
+        grown = np.empty(max(least, 2 * len(self._data), 256), self._data.dtype)
         grown[: self._size] = self._data[: self._size]
         self._data = grown
 
