@@ -298,6 +298,7 @@ class Samples:
             "min_ms": round(self.best, 6),
             "median_ms": round(self.median, 6),
             "p99_ms": round(self.quantile(0.99), 6),
+            "cpu_min_ms": round(min(self.cpu), 6) if self.cpu else 0.0,
             "cpu_median_ms": round(float(np.median(self.cpu)), 6) if self.cpu else 0.0,
             "clean": len(self.undisturbed),
             "samples": len(self.all),
