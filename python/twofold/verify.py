@@ -394,12 +394,16 @@ _REMEDIES = {
 
 def doctor(vault: Vault, principal: Principal) -> dict[str, Any]:
     """`health` and the hash chain, and for the tenant's owner what the store says about its server."""
-    found = [
-        _finding(check["name"], check["ok"], check["detail"]) for check in health(vault, principal)["checks"]
-    ]
-    chain = verify(vault, principal)
-    detail = "; ".join(chain.problems) or f"{chain.events} events, head {chain.head[:20]}…"
-    found.append(_finding("hash chain", chain.ok, detail))
+    demand(principal, "health", "the store")
+    found: list[Finding] = []
+    try:
+        checks = health(vault, principal)["checks"]
+        found += [_finding(check["name"], check["ok"], check["detail"]) for check in checks]
+        chain = verify(vault, principal)
+        detail = "; ".join(chain.problems) or f"{chain.events} events, head {chain.head[:20]}…"
+        found.append(_finding("hash chain", chain.ok, detail))
+    except StoreError as error:
+        found.append(_finding("store", False, str(error)))  # what its server says follows
     examine: Any = getattr(vault.store, "examine", None)
     if examine is not None and principal.is_owner:
         found += examine(principal.tenant, vault.now, vault.replica)

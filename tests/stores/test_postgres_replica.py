@@ -15,7 +15,7 @@ from tests.stores import pg
 
 from twofold import AgentMemory
 from twofold.errors import InvalidInput, NotFound, StoreError
-from twofold.stores import postgres_replica
+from twofold.stores import open_store, postgres_replica
 
 pytestmark = pytest.mark.skipif(pg.why_not() is not None, reason=str(pg.why_not()))
 
@@ -206,21 +206,71 @@ def test_a_replica_without_the_schema_is_left_alone(pair: Pair, address: str) ->
 
 
 @pytest.mark.skipif(not pg.extended(), reason="no pgvector here")
-def test_vectors_searched_on_the_replica(pair: Pair, address: str) -> None:
+def test_vectors_words_and_relations_searched_on_the_replica(
+    pair: Pair, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
         db.execute("CREATE EXTENSION IF NOT EXISTS vector")
     pushed = f"{address}&mode=pushdown"
     with AgentMemory(pushed, embedder="hashing:64") as plain, reader(pair, pushed, 0) as mem:
-        plain.add_many([f"swan {i} on the lake" for i in range(400)])
+        plain.add_many([{"content": f"swan {i} on the lake", "entities": ["Ann"]} for i in range(400)])
         now = plain.clock.now()
         wanted = plain.recall("swan 7", k=5, now=now, promote=False)
         pair.caught_up()
         found = mem.recall("swan 7", k=5, now=now, promote=False)
         assert [(h.memory.id, h.score) for h in found] == [(h.memory.id, h.score) for h in wanted]
-        assert mem._vault.replica.standby._filled == {"default"}  # type: ignore[union-attr]
+        assert set(mem._vault.replica.standby._filled) == {"default"}  # type: ignore[union-attr]
+        reads = reads_of(mem, monkeypatch)
+        asked = "what does Swan 11 say of Ann and the lake?"
+        same = [[(h.memory.id, h.score) for h in m.recall(asked, k=5, promote=False)] for m in (plain, mem)]
+        assert same[0] == same[1]
+        words, walks = (sum(bool(read[1][at]) for read in reads) for at in (2, 3))
+        assert words == 1, "the words' postings came from the standby"
+        assert walks == 1, "so did what is near the entities named"
+        assert {where for where, _ in reads} == {"standby"}
         pair.pause()
-        plain.add("swan 99 on the lake")
-        assert "swan 99 on the lake" in texts(mem, "swan 99")
+        plain.add("swan 999 on the lake", entities=["Ann"])
+        reads.clear()
+        found = [hit.content for hit in mem.recall("swan 999 of Ann", k=50, promote=False)]
+        assert "swan 999 on the lake" in found
+        assert {where for where, _ in reads} == {"primary"}, "the standby has not what is asked for"
+
+
+@pytest.mark.skipif(not pg.extended(), reason="no pgvector here")
+def test_a_replica_whose_words_are_not_there_yet_is_not_asked_for_them(pair: Pair, address: str) -> None:
+    """The searchable tables are made on the primary without a new event: the head does not tell of them."""
+    with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
+        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    open_store(f"{address}&mode=pushdown").close()  # the tables are there, and empty
+    pair.caught_up()
+    pair.pause()
+    with reader(pair, f"{address}&mode=pushdown", 0) as mem:
+        assert [hit.content for hit in mem.recall("note 7", k=1, promote=False)] == [
+            "note 7 of the order service"
+        ]
+        assert mem._vault.replica.standby._filled == set()  # type: ignore[union-attr]
+        pair.resume()
+        pair.caught_up()
+        assert [hit.content for hit in mem.recall("note 8", k=1, promote=False)] == [
+            "note 8 of the order service"
+        ]
+        assert set(mem._vault.replica.standby._filled) == {"default"}  # type: ignore[union-attr]
+
+
+def reads_of(mem: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """What is searched from now on, with its arguments, and on which of the two servers it was found."""
+    replica: Any = mem._vault.replica
+    reads: list[tuple[str, Any]] = []
+    for name in ("primary", "standby"):
+        store = getattr(replica, name)
+
+        def search(*args: Any, name: str = name, own: Any = store.search) -> Any:
+            found = own(*args)
+            reads.append((name, args))
+            return found
+
+        monkeypatch.setattr(store, "search", search)
+    return reads
 
 
 def test_a_replica_needs_a_store_that_can_have_one() -> None:

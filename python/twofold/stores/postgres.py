@@ -41,7 +41,7 @@ from twofold.stores import postgres_vectors as pushed
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
 from twofold.stores.places import Places
-from twofold.stores.postgres_derived import TABLES, Derived
+from twofold.stores.postgres_derived import TABLES, Derived, identity, kept_up
 from twofold.stores.postgres_feed import Feed
 from twofold.stores.postgres_schema import AS_TENANT, prepare
 from twofold.stores.postgres_wire import Heard, Silent, unhurried
@@ -208,7 +208,7 @@ class PostgresStore:
         self._locks: dict[str, FifoLock] = {}
         self._mutex = threading.Lock()
         self._mine = threading.local()
-        self._filled: set[str] = set()
+        self._filled: dict[str, tuple[Any, ...]] = {}  # by tenant, the searched tables as they were counted
         self._columns: set[int] = set()
 
     # Reading
@@ -317,7 +317,7 @@ class PostgresStore:
         statements = pushed.asking(
             tenant, int(generation), query, count, ordinals, exact=exact, column=column
         )
-        *_, found = self._ask("search vectors", tenant, *statements)
+        *_, found = self._searched(tenant, *statements)
         return [record[0] for record in found]
 
     def postings(self, tenant: str, terms: Sequence[str]) -> list[worded.Postings]:
@@ -346,17 +346,38 @@ class PostgresStore:
             column = near.query is not None and len(near.query) in self._columns
             vectors += pushed.fetching(tenant, near, column=column)
         statements = [*words, *walk, *vectors]
-        answers = self._ask("search", tenant, *statements) if statements else []
+        reached: list[walked.Step] | None = None
+        while True:
+            if steps is not None and self._mirror is not None:
+                reached = self._walked(tenant, self._mirror, steps)
+            filled = self._filled.get(tenant)
+            answers = self._searched(tenant, *statements) if statements or reached is not None else []
+            if reached is None or self._filled.get(tenant) == filled:
+                break  # else the graph that was walked had lost something, which has been mended
         records = answers[-1] if vectors else []
-        reached = answers[len(words) + 1] if walk else []
-        if steps is not None and self._mirror is not None:
-            reached = self._walked(tenant, self._mirror, steps)
+        if walk:
+            reached = answers[len(words) + 1]
         return Found(
             [record[:6] for record in records],
             records[0][6] if records else 0,
             worded.lists(terms, answers[0]) if words else [],
-            reached,
+            reached or [],
         )
+
+    def _searched(self, tenant: str, *statements: tuple[str, Arguments]) -> list[list[Any]]:
+        """As `_ask`, of tables that are those which were counted; others are counted and mended, and asked again.
+
+        Told last, in the same round trip: what was emptied later was not yet when it was asked.
+        """
+        for _ in range(_ATTEMPTS):
+            self._fill(tenant)
+            wanted = self._filled.get(tenant)
+            told = identity(self._schema, self._mirror)
+            *answers, ((*places,),) = self._ask("search", tenant, *statements, (told, ()))
+            if tuple(places) == wanted:
+                return answers
+            self._filled.pop(tenant, None)
+        raise StoreBusy(f"the searched tables of {self.url} are changed again and again; try again")
 
     def _walked(self, tenant: str, graph: str, steps: Steps) -> list[walked.Step]:
         """A walk by Cypher."""
@@ -390,15 +411,18 @@ class PostgresStore:
         self._filled.clear()
 
     def _fill(self, tenant: str) -> None:
-        """Once per process: copy what the searchable tables lack. Under the tenant's lock, so none is missed."""
+        """Once per process, and whenever the tables are others: make what the searched ones lack.
+
+        Under the tenant's lock, so that nothing is missed.
+        """
         if tenant in self._filled:
             return
         with self.transaction(tenant) as open_:
-            open_.fill_searched()
+            places = open_.fill_searched()
         table = f'"{self._schema}".embedding'
         found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
         self._columns = {dimension for (dimension,) in found}
-        self._filled.add(tenant)
+        self._filled[tenant] = places
 
     # Keeping
 
@@ -423,8 +447,9 @@ class PostgresStore:
                 db.add_notice_handler(hear)
                 try:
                     searched = db.execute(TABLES, (self._schema,)).fetchall()
-                    tables = [f"@{table}" for table in (*_ERASABLE, *(name for (name,) in searched))]
-                    if "@vertex" in tables:
+                    there = {name for name, _ in searched}
+                    tables = [f"@{table}" for table in (*_ERASABLE, *sorted(there - {"edge", "graph"}))]
+                    if age.NAME in kept_up(searched):
                         tables += age.tables(age.graph_of(self._schema))
                     with unhurried(db):
                         for table in tables:
@@ -457,10 +482,9 @@ class PostgresStore:
         from twofold.stores.postgres_check import problems
 
         def look(db: Connection) -> list[str]:
-            mirror = (
-                age.graph_of(self._schema) if ("vertex",) in db.execute(TABLES, (self._schema,)) else None
-            )
-            return problems(lambda sql, *args: self._now(db, sql, (tenant, *args)), mirror)
+            tables = db.execute(TABLES, (self._schema,)).fetchall()
+            mirror = f"{self._schema}_graph"
+            return problems(lambda sql, *args: self._now(db, sql, (tenant, *args)), tables, mirror)
 
         return self._in_snapshot("check the tables", tenant, look)
 
@@ -738,6 +762,7 @@ _REMEDIES: Final = {
     "28": "check the role and its password",
     "3D000": "create the database first",
     "42501": "give this role the rights (docs/stores.md lists them)",
+    "42P01": "open the store again, which makes derived tables anew; for others restore a backup",
     "53100": "the server's disk is full: free some space",
 }
 
@@ -843,14 +868,16 @@ class _Writing:
         self._open()
         self._write(vectors)
 
-    def fill_searched(self) -> None:
-        """Copy to the searchable tables what they lack."""
+    def fill_searched(self) -> tuple[Any, ...]:
+        """Make what the searched tables lack. Which tables those are: they stay so until this transaction ends."""
         try:
             self._kept().bring_up(self._run, self.head)
+            self._kept().mend(self._run, self.head)
             while True:
                 records = self._store._now(self._open(), pushed.MISSING, (self._tenant, _VECTOR_CHUNK))
                 if not records:
-                    return
+                    told = identity(self._store._schema, self._store._mirror)
+                    return tuple(self._store._now(self._open(), told, ())[0])
                 with self._open().pipeline(), self._open().cursor() as cursor:
                     cursor.executemany(
                         self._store._q(pushed.PUT),

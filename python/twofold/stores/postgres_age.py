@@ -54,8 +54,7 @@ def graph_of(schema: str) -> str:
 def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "0") -> None:
     """Make the graph, one process at a time. StoreError without the extension."""
     graph = graph_of(schema)
-    there = "SELECT 1 FROM pg_tables WHERE schemaname = %s AND tablename = 'vertex'"
-    if db.execute(there, (schema,)).fetchall():
+    if _whole(db, schema):
         return
     if not db.execute("SELECT 1 FROM pg_extension WHERE extname = 'age'").fetchall():
         raise StoreError(
@@ -64,11 +63,15 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "
         )
     try:
         with changing(db, schema, wait):
-            if db.execute(there, (schema,)).fetchall():
+            if _whole(db, schema):
                 return
+            # What is left of one that somebody dropped in part. A new table is one that nothing was claimed of.
+            db.execute(qualified("DROP TABLE IF EXISTS @vertex"))
             for statement in _VERTEX:
                 db.execute(qualified(statement))
             db.execute("SET LOCAL search_path = ag_catalog")  # AGE looks for its operators there
+            if db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (graph,)).fetchall():
+                db.execute("SELECT drop_graph(%s, true)", (graph,))
             db.execute("SELECT create_graph(%s)", (graph,))
             for label in LABELS:
                 make = "create_vlabel" if label in ("Memory", "Entity") else "create_elabel"
@@ -87,6 +90,14 @@ def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "
                 "ag_catalog TO it, and GRANT CREATE ON DATABASE"
             ) from error
         raise
+
+
+def _whole(db: Any, schema: str) -> bool:
+    """Whether the table of vertices and every label are there."""
+    asked = """SELECT count(*) FROM pg_tables WHERE (schemaname = %s AND tablename = 'vertex')
+        OR (schemaname = %s AND tablename = ANY(%s))"""
+    found = db.execute(asked, (schema, graph_of(schema), list(LABELS))).fetchall()
+    return bool(found[0][0] == 1 + len(LABELS))
 
 
 # Keeping it up
@@ -145,6 +156,14 @@ def anew(graph: str, tenant: str) -> list[tuple[str, Sequence[Any]]]:
 def tables(graph: str) -> list[str]:
     """The tables of the graph that hold rows."""
     return [f'"{graph}"."{label}"' for label in LABELS]
+
+
+def count(graph: str) -> str:
+    """A statement that counts a tenant's edges in the graph; it takes the tenant twice."""
+    parts = (
+        f'(SELECT count(*) FROM "{graph}"."{label}" WHERE {_OWNER} = %s)' for label in ("ABOUT", "LINKED")
+    )
+    return f"SELECT {' + '.join(parts)}"
 
 
 def differences(graph: str) -> str:

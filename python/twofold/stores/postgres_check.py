@@ -11,21 +11,25 @@ from twofold.stores import postgres_age as age
 from twofold.stores import postgres_graph as graph
 from twofold.stores import postgres_intervals as intervals
 from twofold.stores import postgres_text as text
+from twofold.stores.postgres_derived import Tables, reach_of
 
 Ask = Callable[..., list[Any]]  # statement (its first %s is the tenant) and arguments -> records
 
 _LIMIT: Final = 20
 
 
-def problems(ask: Ask, mirror: str | None = None) -> list[str]:
-    """Everything that is wrong with a tenant's tables; empty when they agree. mirror: name of AGE's graph of them."""
+def problems(ask: Ask, tables: Tables, mirror: str) -> list[str]:
+    """Everything that is wrong with a tenant's tables; empty when they agree.
+
+    tables: the derived ones that there are; mirror: the name of AGE's graph of them, if there is one.
+    """
     found: list[str] = []
     head = _log(ask, found)
     _rows(ask, head, found)
     _vectors(ask, found)
     _erased(ask, found)
     _intervals(ask, found)
-    _derived(ask, head, mirror, found)
+    _derived(ask, head, tables, mirror, found)
     return found
 
 
@@ -143,15 +147,15 @@ def _intervals(ask: Ask, found: list[str]) -> None:
         )
 
 
-def _derived(ask: Ask, head: Head, mirror: str | None, found: list[str]) -> None:
+def _derived(ask: Ask, head: Head, tables: Tables, mirror: str, found: list[str]) -> None:
     """Derive edges and posting lists again and compare. What does not reach the head is made anew anyhow."""
-    reach = dict(ask(graph.DERIVED))
+    reach = reach_of(tables, ask(graph.DERIVED))
     if reach.get(graph.NAME) == head.seq:
         expected, stored = graph.everything(ask), [graph.Edge._make(one) for one in ask(graph.STORED)]
         for edge in sorted(set(expected) ^ set(stored))[:_LIMIT]:
             state = "missing" if edge in set(expected) else "not in the log"
             found.append(f"the edge of memory {edge.memory} that event {edge.seq} says is {state}")
-    if mirror is not None and reach.get(age.NAME) == head.seq:
+    if reach.get(age.NAME) == head.seq:
         ((missing, extra),) = ask(age.differences(mirror))
         if missing or extra:
             found.append(

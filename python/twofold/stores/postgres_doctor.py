@@ -19,7 +19,10 @@ from twofold.clock import SECOND, monotonic
 from twofold.errors import StoreError
 from twofold.model import Finding
 from twofold.stores import postgres_age as age
+from twofold.stores import postgres_graph as graph
+from twofold.stores import postgres_text as text
 from twofold.stores.postgres import Connection, PostgresStore
+from twofold.stores.postgres_derived import TABLES, counts, kept_up, reach_of
 from twofold.stores.postgres_schema import (
     AS_TENANT,
     MIGRATIONS,
@@ -53,7 +56,7 @@ _PRELOADED: Final = "have a superuser run CREATE EXTENSION {name} in this databa
 def examine(store: PostgresStore, tenant: str, now: Now, replica: ReplicaReads | None) -> list[Finding]:
     """Everything that can be told about a store that is open. Never raises for what it finds."""
     found = [_pool(store)]
-    found += _through(store, now)
+    found += _through(store, now, tenant)
     if replica is not None:
         found.append(_guarded("replica", lambda: _replica(store, tenant, replica)))
     return found
@@ -100,7 +103,7 @@ class _Looking:
         )
 
 
-def _through(store: PostgresStore, now: Now) -> list[Finding]:
+def _through(store: PostgresStore, now: Now, tenant: str | None = None) -> list[Finding]:
     try:
         db = store._connect()
     except (psycopg.Error, UnicodeEncodeError) as error:
@@ -126,6 +129,7 @@ def _through(store: PostgresStore, now: Now) -> list[Finding]:
             ("standbys", lambda: _standbys(looking)),
             ("indexes", lambda: _indexes(looking)),
             ("constraints", lambda: _constraints(looking)),
+            ("derived tables", lambda: [] if tenant is None else _derived(looking, tenant)),
             ("timeouts", lambda: _timeouts(looking)),
             ("durability", lambda: _durability(looking)),
             ("encryption", lambda: _encryption(looking)),
@@ -693,6 +697,55 @@ def _constraints(at: _Looking) -> list[Finding]:
                 )
             )
     return out or [Finding("constraints", "ok", f"{len(found)}, all valid and enforced")]
+
+
+def _derived(at: _Looking, tenant: str) -> list[Finding]:
+    """Whether the tables that are searched hold what they are said to hold; counted, not compared."""
+    name, store = "derived tables", at.store
+    tables = at.ask(TABLES, at.schema)
+    made = kept_up(tables)
+    wanted = [graph.NAME] + [text.NAME] * store.pushdown + [age.NAME] * (store._mirror is not None)
+    lost = [one for one in wanted if one not in made]
+    if lost:
+        return [
+            Finding(
+                name, "fail", f"there is no {_named(lost)} any more", "open the store again: it makes it anew"
+            )
+        ]
+    at.db.execute(AS_TENANT, (tenant,))
+    head = at.ask("SELECT seq FROM @head WHERE tenant = %s", tenant)
+    claims = at.ask(graph.DERIVED, tenant)
+    reach, seq = reach_of(tables, claims), head[0][0] if head else 0
+    entries = {one: count for one, _, _, count in claims}
+    entries[age.NAME] = entries.get(graph.NAME)
+    behind = [one for one in made if reach.get(one, 0) != seq]
+    short, told = [], []
+    for one, (sql, args) in counts((n for n in made if n not in behind), at.graph, tenant).items():
+        count, said = at.ask(sql, *args)[0][0], entries.get(one) or 0
+        told.append(f"{one} {count:,}")
+        if count != said:
+            short.append(f"{one} has {count:,} entries of {said:,}")
+    if short:
+        store._filled.pop(tenant, None)  # so that this process counts, and mends, before it searches again
+        return [
+            Finding(
+                name,
+                "fail",
+                "; ".join(short),
+                "open the store again in every process with mode=pushdown: it makes them anew",
+            )
+        ]
+    detail = f"entries of this tenant: {', '.join(told) or 'none'}"
+    if behind:
+        return [
+            Finding(
+                name,
+                "warn",
+                f"{detail}; {_named(behind)} not up to seq {seq}",
+                "the next write makes it anew",
+            )
+        ]
+    return [Finding(name, "ok", detail)]
 
 
 # Settings

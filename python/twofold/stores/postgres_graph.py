@@ -21,7 +21,7 @@ from twofold.model import Batch, Event, Kind, Row
 
 NAME: Final = "edge"  # in the table `derived`, which says up to which seq a tenant's derived tables go
 
-TABLES: Final = (
+EDGE: Final = (
     """CREATE TABLE @edge (
         tenant text COLLATE "C" NOT NULL, seq bigint NOT NULL, place bigint NOT NULL, memory bigint NOT NULL,
         entity text COLLATE "C", other bigint, relation text, weight double precision NOT NULL,
@@ -30,23 +30,35 @@ TABLES: Final = (
     "CREATE INDEX edge_entity ON @edge (tenant, entity, memory) WHERE entity IS NOT NULL",
     "CREATE INDEX edge_memory ON @edge (tenant, memory)",
     "CREATE INDEX edge_other ON @edge (tenant, other) WHERE other IS NOT NULL",
+)
+TABLES: Final = (
+    *EDGE,
     "CREATE INDEX memory_version ON @memory (tenant, id, ordinal)",
     """CREATE TABLE @derived (
         tenant text COLLATE "C" NOT NULL, name text NOT NULL, seq bigint NOT NULL, PRIMARY KEY (tenant, name)
     ) WITH (fillfactor = 50)""",
 )
+# Since format 3: of which very table it speaks, and how many entries that has, so that a loss is noticed.
+CLAIMED: Final = "ALTER TABLE @derived ADD COLUMN made bigint, ADD COLUMN entries bigint"
 
-DERIVED: Final = "SELECT name, seq FROM @derived WHERE tenant = %s"
-PUT_DERIVED: Final = """INSERT INTO @derived (tenant, name, seq) VALUES (%s, %s, %s)
-    ON CONFLICT (tenant, name) DO UPDATE SET seq = excluded.seq"""
+DERIVED: Final = "SELECT name, seq, made, entries FROM @derived WHERE tenant = %s"
+PUT_DERIVED: Final = """INSERT INTO @derived (tenant, name, seq, made, entries) VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (tenant, name) DO UPDATE SET seq = excluded.seq, made = excluded.made, entries = excluded.entries"""
+ADVANCE: Final = """INSERT INTO @derived AS d (tenant, name, seq, made, entries) VALUES (%s, %s, %s, %s, %s)
+    ON CONFLICT (tenant, name) DO UPDATE SET seq = excluded.seq, made = excluded.made,
+    entries = d.entries + excluded.entries"""
+COUNT: Final = "SELECT count(*) FROM @edge WHERE tenant = %s"
 PUT: Final = """INSERT INTO @edge (tenant, seq, place, memory, entity, other, relation, weight)
     SELECT %s, * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::bigint[], %s::text[],
         %s::double precision[])"""
 ORIGINS: Final = "SELECT id, min(ordinal) FROM @memory WHERE tenant = %s AND id = ANY(%s) GROUP BY id"
 DROP_ALL: Final = "DELETE FROM @edge WHERE tenant = %s"
-DROP_OF_ROWS: Final = """DELETE FROM @edge WHERE tenant = %s AND seq IN (
-    SELECT seq FROM @memory WHERE tenant = %s AND ordinal = ANY(%s))"""
-DROP_OF_EVENTS: Final = "DELETE FROM @edge WHERE tenant = %s AND other IS NOT NULL AND seq = ANY(%s)"
+_COUNTED: Final = """WITH gone AS (DELETE FROM @edge WHERE {} RETURNING tenant) UPDATE @derived
+    SET entries = entries - (SELECT count(*) FROM gone) WHERE tenant = %s AND name = 'edge'"""
+DROP_OF_ROWS: Final = _COUNTED.format(
+    "tenant = %s AND seq IN (SELECT seq FROM @memory WHERE tenant = %s AND ordinal = ANY(%s))"
+)
+DROP_OF_EVENTS: Final = _COUNTED.format("tenant = %s AND other IS NOT NULL AND seq = ANY(%s)")
 SAID_BY_ROWS: Final = """SELECT m.seq, m.origin, m.entities FROM (
         SELECT seq, erased, entities, min(ordinal) OVER (PARTITION BY id) AS origin FROM @memory WHERE tenant = %s
     ) AS m WHERE m.erased IS NULL AND m.entities <> '' ORDER BY m.seq"""

@@ -24,6 +24,7 @@ from twofold.stores import postgres_graph as walked
 from twofold.stores import postgres_text as worded
 from twofold.stores import postgres_vectors as pushed
 from twofold.stores.postgres import Arguments, Connection, PostgresStore
+from twofold.stores.postgres_derived import TABLES, counts, identity, reach_of
 from twofold.stores.postgres_schema import MIGRATIONS
 
 T = TypeVar("T")
@@ -97,21 +98,27 @@ class _Standby(PostgresStore):
         """The searchable copy is made on the primary; here it is there whole, or not yet."""
         if tenant in self._filled:
             return
-        head, derived, missing = self._ask(
+        named = (walked.NAME, worded.NAME)
+        counting = counts(named, None, tenant)
+        tables, claims, head, missing, edges, words, places = self._ask(
             "look for what is searched",
             tenant,
-            (_HEAD, (tenant,)),
+            (TABLES, (self._schema,)),
             (walked.DERIVED, (tenant,)),
+            (_HEAD, (tenant,)),
             (pushed.MISSING, (tenant, 1)),
+            *(counting[name] for name in named),
+            (identity(self._schema, self._mirror), ()),
             snapshot=True,
         )
-        reach = dict(derived)
-        if missing or (head and {reach.get(walked.NAME), reach.get(worded.NAME)} != {head[0][0]}):
+        reach, claimed = reach_of(tables, claims), {name: entries for name, _, _, entries in claims}
+        there = {walked.NAME: edges[0][0], worded.NAME: words[0][0]}
+        if missing or (head and any((reach.get(n), claimed[n]) != (head[0][0], there[n]) for n in named)):
             raise _Behind
         table = f'"{self._schema}".embedding'
         found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
         self._columns = {dimension for (dimension,) in found}
-        self._filled.add(tenant)
+        self._filled[tenant] = tuple(places[0])
 
 
 class ReplicaReads:

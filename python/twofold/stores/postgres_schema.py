@@ -124,19 +124,38 @@ def _create_edges() -> tuple[str, ...]:
     )
 
 
+def _claim_what_is_derived() -> tuple[str, ...]:
+    """Format 3. What was derived before is made anew by whoever writes next: nobody has counted it."""
+    return (postgres_graph.CLAIMED,)
+
+
+# Of a schema in the newest format, the tables that can be made anew, and from what.
+_REMADE: Final = {
+    "edge": (*postgres_graph.EDGE, *secured("@edge")),
+    "derived": (postgres_graph.TABLES[-1], *secured("@derived"), postgres_graph.CLAIMED),
+}
+
 # A schema's format is the number of these that ran on it. Append only; released ones never change.
-MIGRATIONS: Final[tuple[Callable[[], tuple[str, ...]], ...]] = (_create_tables, _create_edges)
+MIGRATIONS: Final[tuple[Callable[[], tuple[str, ...]], ...]] = (
+    _create_tables,
+    _create_edges,
+    _claim_what_is_derived,
+)
 
 
 def prepare(db: Any, schema: str, qualified: Callable[[str], str], wait: str = "0") -> None:
-    """Bring an empty or older schema to this version's format, one process at a time.
+    """Bring an empty or older schema to this version's format, one process at a time; make lost derived tables anew.
 
     StoreTooNew for a newer one. A role without the right to create works on a schema that is up to date.
     """
-    if _format(db, schema, qualified) == len(MIGRATIONS):
+    if _format(db, schema, qualified) == len(MIGRATIONS) and not _lost(db, schema):
         return
     with changing(db, schema, wait):
         done = _format(db, schema, qualified)  # again: another process may have been first
+        if done == len(MIGRATIONS):
+            for table in _lost(db, schema):
+                for statement in _REMADE[table]:
+                    db.execute(qualified(statement))
         if done == 0 and not _exists(db, schema):
             db.execute(f'CREATE SCHEMA "{schema}"')
         for migrate in MIGRATIONS[done:]:
@@ -179,6 +198,13 @@ def make_table(
         if not db.execute(there, (schema,)).fetchall():
             for statement in statements:
                 db.execute(qualified(statement))
+
+
+def _lost(db: Any, schema: str) -> list[str]:
+    """The derived tables that are not there, though the format has them."""
+    asked = "SELECT tablename::text FROM pg_tables WHERE schemaname = %s AND tablename = ANY(%s)"
+    there = {name for (name,) in db.execute(asked, (schema, list(_REMADE)))}
+    return [name for name in _REMADE if name not in there]
 
 
 def _format(db: Any, schema: str, qualified: Callable[[str], str]) -> int:

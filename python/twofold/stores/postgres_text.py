@@ -37,6 +37,9 @@ PUT: Final = """INSERT INTO @posting AS p (tenant, term, block, data)
     ON CONFLICT (tenant, term, block) DO UPDATE SET data = p.data || excluded.data"""
 REPLACE: Final = "UPDATE @posting SET data = %s WHERE tenant = %s AND term = %s AND block = %s"
 DROP: Final = "DELETE FROM @posting WHERE tenant = %s AND term = %s AND block = %s"
+COUNT: Final = (
+    f"SELECT (coalesce(sum(length(data)), 0) / {POSTING.itemsize})::bigint FROM @posting WHERE tenant = %s"
+)
 DROP_ALL: Final = "DELETE FROM @posting WHERE tenant = %s"
 LEXEMES: Final = """SELECT ordinal, lexemes FROM @memory WHERE tenant = %s AND ordinal >= %s AND ordinal < %s
     ORDER BY ordinal"""
