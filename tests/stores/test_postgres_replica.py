@@ -222,7 +222,8 @@ def test_vectors_words_and_relations_searched_on_the_replica(
         assert set(mem._vault.replica.standby._filled) == {"default"}  # type: ignore[union-attr]
         reads = reads_of(mem, monkeypatch)
         asked = "what does Swan 11 say of Ann and the lake?"
-        same = [[(h.memory.id, h.score) for h in m.recall(asked, k=5, promote=False)] for m in (plain, mem)]
+        found = [m.recall(asked, k=5, now=now, promote=False) for m in (plain, mem)]
+        same = [[(h.memory.id, h.score) for h in one] for one in found]
         assert same[0] == same[1]
         words, walks = (sum(bool(read[1][at]) for read in reads) for at in (2, 3))
         assert words == 1, "the words' postings came from the standby"
@@ -248,7 +249,7 @@ def test_a_replica_whose_words_are_not_there_yet_is_not_asked_for_them(pair: Pai
         assert [hit.content for hit in mem.recall("note 7", k=1, promote=False)] == [
             "note 7 of the order service"
         ]
-        assert mem._vault.replica.standby._filled == set()  # type: ignore[union-attr]
+        assert mem._vault.replica.standby._filled == {}  # type: ignore[union-attr]
         pair.resume()
         pair.caught_up()
         assert [hit.content for hit in mem.recall("note 8", k=1, promote=False)] == [
