@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import time
 from collections.abc import Iterator
@@ -19,9 +20,11 @@ from tests.stores import pg
 from tests.stores.test_postgres_memory import random_items, random_query, told
 
 from twofold import AgentMemory, ManualClock, errors
+from twofold.index.pushed import FetchedVectors
 from twofold.model import Generation
 from twofold.retrieve import pushdown
 from twofold.stores import open_store, postgres_schema, postgres_vectors
+from twofold.stores.postgres import PostgresStore
 from twofold.testing import TENANT, add, assert_sound, sample_batch, sample_erasure, sample_vectors
 
 pytestmark = pytest.mark.skipif(
@@ -66,12 +69,73 @@ def test_the_answers_are_those_of_sqlite(tmp_path: Path) -> None:
 
 
 def test_no_vectors_are_kept_in_ram(tmp_path: Path) -> None:
-    with AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as mem:
+    with AgentMemory(pg.address(tmp_path, mode="pushdown", keep="0"), embedder="hashing:64") as mem:
         for i in range(20):
             mem.add(f"note {i}")
         assert len(mem.recall("note 7", k=3)) == 3
-        assert mem._vault.index("default").vectors == {}
+        index = mem._vault.index("default")
+        assert index.vectors == {}
+        assert index.fetched is not None
+        assert not index.fetched.have().any()
         assert mem.health()["healthy"], mem.health()
+
+
+def test_a_recall_asks_the_server_three_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the head; for what the layers search, all at once; for the rows. Once more for vectors of neighbours."""
+    asked: list[str] = []
+    plain = PostgresStore._retried
+
+    def counted(self: Any, doing: str, work: Any) -> Any:
+        asked.append(doing)
+        return plain(self, doing, work)
+
+    monkeypatch.setattr(PostgresStore, "_retried", counted)
+    with AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as mem:
+        mem.add_many(
+            [{"content": f"note {i} of Ann", "entities": ["Ann"], "session_id": "s"} for i in range(900)]
+        )
+        mem.recall("what does Ann note?", promote=False)
+        asked.clear()
+        mem.recall("Ann and note 17", promote=False, k=5)
+        assert asked.count("search") == len(asked) - 2 <= 2, asked
+        asked.clear()
+        mem.recall("Ann and note 17", promote=False, k=5, filters={"session_id": "s"})
+        assert "search" in asked
+        again = len(asked)
+        mem.recall("Ann and note 17", promote=False, k=5, filters={"session_id": "s"})
+        assert len(asked) - again <= again, "what was kept is not fetched again"
+
+
+def test_kept_vectors_are_bounded_and_go_with_an_erasure(tmp_path: Path) -> None:
+    row = (bytes(32), bytes(1_500), (b"",))
+    gc.collect()
+    limit = 20_000 * (len(FetchedVectors._live) + 2)
+    one, other = FetchedVectors(limit), FetchedVectors(limit)
+    one.of("first").put({i: row for i in range(5)})
+    assert sorted(one.take(range(9))) == [0, 1, 2, 3, 4]
+    one.take([0])
+    one.put({i: row for i in range(5, 12)})
+    assert 0 in one.take(range(12)), "what was used last stays"
+    assert sum(one.have()) * 2_032 <= 20_000, "they share the bytes"
+    assert one.have()[: len(one.have())].nonzero()[0].tolist() == sorted(one.take(range(12)))
+    assert not one.of("second").have().any()
+    del other
+    with AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as mem:
+        made = mem.add_many([f"note {i}" for i in range(20)])
+        mem.recall("note 7", k=3)
+        index = mem._vault.index("default")
+        assert index.fetched is not None
+        assert index.fetched.have()[7]
+        mem.erase(made[7].id, reason="asked")
+        mem.recall("note 7", k=3)
+        fetched = mem._vault.index("default").fetched
+        assert fetched is not None
+        assert not fetched.have()[7:8].any()
+
+
+def test_how_much_is_kept_is_checked(tmp_path: Path) -> None:
+    with pytest.raises(errors.InvalidInput, match="keep in the store's address"):
+        open_store(pg.address(tmp_path, mode="pushdown", keep="-1"))
 
 
 def test_every_writer_keeps_the_searched_copy(plain: Any, tmp_path: Path) -> None:

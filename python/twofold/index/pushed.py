@@ -10,7 +10,7 @@ import hashlib
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,12 +44,12 @@ class Near(NamedTuple):
 
     ordinals: only of these rows, by an exact scan; without a query, all of them. Else of the rows that `mask`, bool
     by ordinal, lets through: by an exact scan, or (wide > 0) those among so many that an index proposes.
-    count: windows, of which a row may have several. have: bool by ordinal, whose vectors need not be sent.
+    windows: how many; a row may have several. have: bool by ordinal, whose vectors need not be sent.
     """
 
     generation: int
     query: npt.NDArray[np.float32] | None
-    count: int
+    windows: int
     ordinals: Ints | None = None
     mask: Mask | None = None
     wide: int = 0
@@ -58,6 +58,8 @@ class Near(NamedTuple):
 
 # ordinal, part, start, stop, data, codes: a stored vector, little-endian float32; None for what need not be sent.
 Record = tuple[int, int, int, int, Any, Any]
+# All vectors of a row by part: 4 int64 each (ordinal, part, start, stop), the floats, the codes.
+StoredRow = tuple[bytes, bytes, tuple[bytes, ...]]
 # steps from the seeds, and a memory by the ordinal of its first version, or an entity by name
 Step = tuple[int, int | None, str | None]
 Postings = tuple[Ints, npt.NDArray[np.float32]]
@@ -377,7 +379,7 @@ class PushedGraph:
         found = [(0, node) for node in start]
         room = max(most - len(start), 0)
         lineage = index.lineage.view()
-        # A step away are the memories of rows about the seeds, which a view knows. If they fill the list, that is all.
+        # A step away are the memories of rows about the seeds, which a view knows; perhaps they fill the list.
         near = np.zeros(len(index.ids), np.bool_)
         for node in start if hops > 0 else ():
             rows = index.entity_rows_of(node // 2)
@@ -414,12 +416,13 @@ class Beside:
 
     def __init__(self, index: TenantIndex, terms: Ids, walk: dict[str, Any] | None) -> None:
         """walk: the arguments of `PushedGraph.expand`, if there will be one."""
-        self._lexicon: Any = index.lexicon
-        self._graph: Any = index.graph
+        # Not the core's own: the store searches.
+        self._lexicon = cast(PushedLexicon, index.lexicon)
+        self._graph = cast(PushedGraph, index.graph)
         self._ids = terms
         self._mask = None if walk is None else walk["mask"]
-        self.terms: list[str] = self._lexicon.asking(terms)
-        self.steps: Steps | None = None if walk is None else self._graph.asking(**walk)
+        self.terms = self._lexicon.asking(terms)
+        self.steps = None if walk is None else self._graph.asking(**walk)
 
     def take(self, found: Found) -> None:
         """Keep it for those who ask, and ask for it no more."""
@@ -442,7 +445,7 @@ class FetchedVectors:
         """limit: bytes that all tenants of the process share."""
         self._limit = limit
         self._of: object = None
-        self._rows: OrderedDict[int, list[Record]] = OrderedDict()
+        self._rows: OrderedDict[int, StoredRow] = OrderedDict()
         self._there = np.zeros(0, np.bool_)
         self._size = 0
         if limit:
@@ -460,17 +463,17 @@ class FetchedVectors:
         """Whose vectors are here: bool by ordinal, up to the last one that ever was."""
         return self._there
 
-    def take(self, ordinals: Iterable[int]) -> dict[int, list[Record]]:
+    def take(self, ordinals: Iterable[int]) -> dict[int, StoredRow]:
         """What is here of some rows."""
         out = {}
         for ordinal in ordinals:
-            records = self._rows.get(ordinal)
-            if records is not None:
+            row = self._rows.get(ordinal)
+            if row is not None:
                 self._rows.move_to_end(ordinal)
-                out[ordinal] = records
+                out[ordinal] = row
         return out
 
-    def put(self, rows: dict[int, list[Record]]) -> None:
+    def put(self, rows: dict[int, StoredRow]) -> None:
         """Keep them, and let go of what was used longest ago."""
         share = self._limit // max(len(FetchedVectors._live), 1)
         if not share or not rows:
@@ -479,17 +482,18 @@ class FetchedVectors:
             grown = np.zeros(max(rows) + 1 + len(self._there) // 2, np.bool_)
             grown[: len(self._there)] = self._there
             self._there = grown
-        for ordinal, records in rows.items():
+        for ordinal, row in rows.items():
             if ordinal not in self._rows:
-                self._rows[ordinal] = records
-                self._size += _weight(records)
+                self._rows[ordinal] = row
+                self._size += _weight(row)
                 self._there[ordinal] = True
         while self._size > share:
-            ordinal, records = self._rows.popitem(last=False)
-            self._size -= _weight(records)
+            ordinal, row = self._rows.popitem(last=False)
+            self._size -= _weight(row)
             self._there[ordinal] = False
 
 
-def _weight(records: list[Record]) -> int:
+def _weight(row: StoredRow) -> int:
     """Bytes, with what Python adds."""
-    return sum(len(data) + len(codes) + 400 for *_, data, codes in records)
+    places, data, codes = row
+    return len(places) + len(data) + sum(map(len, codes)) + 500

@@ -6,14 +6,16 @@ with all vectors in RAM. What may differ from a full scan is only which rows an 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+import operator
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from twofold.errors import StoreCorrupt
-from twofold.index.pushed import Beside, FetchedVectors, Found, Near, Record, Serving
+from twofold.index.pushed import Beside, FetchedVectors, Found, Near, Record, Serving, StoredRow
 from twofold.index.tenant import VectorPart
 from twofold.model import Generation, Vectors
 from twofold.retrieve.candidates import Mask, Ordinals
@@ -25,6 +27,7 @@ NAMED: Final = 20_000
 SCANNED: Final = 200_000
 MARGIN: Final = 32  # more than asked: the server's cosine differs from the core's in the last bits
 TRIES: Final = 4
+_PLACES: Final = struct.Struct("=4q")
 
 
 def candidates(
@@ -52,7 +55,7 @@ def candidates(
     for near in _plans(generation.number, mask, eligible, query, wanted, exact):
         found = _fetched(store, tenant, near._replace(have=kept.have()), beside)
         rows = _complete(found.records, kept)
-        if len(rows) >= wanted or (not near.wide and found.listed < near.count):
+        if len(rows) >= wanted or (not near.wide and found.listed < near.windows):
             break
     return FetchedPart(generation, rows)
 
@@ -67,20 +70,20 @@ def _plans(
     if (len(eligible) > NAMED or everywhere) and not scanned:
         wide = 5 * (wanted * 5 * len(mask) // (4 * len(eligible)))
         for step in range(TRIES):
-            yield plain._replace(count=wanted * 2**step, mask=mask, wide=wide * 4**step)
+            yield plain._replace(windows=wanted * 2**step, mask=mask, wide=wide * 4**step)
     if everywhere or (scanned and len(eligible) > NAMED):
         plain = plain._replace(mask=mask)
     else:
         plain = plain._replace(ordinals=eligible)
     while True:
         yield plain
-        plain = plain._replace(count=2 * plain.count)
+        plain = plain._replace(windows=2 * plain.windows)
 
 
 class FetchedPart(VectorPart):
     """A part of a few rows, with what was fetched for it."""
 
-    def __init__(self, generation: Generation, fetched: dict[int, list[Record]]) -> None:
+    def __init__(self, generation: Generation, fetched: dict[int, StoredRow]) -> None:
         super().__init__(generation)
         self.fetched = fetched
         self.add(_vectors(generation, fetched))
@@ -111,7 +114,7 @@ def _rows(
     ordinals: Ordinals,
     kept: FetchedVectors,
     beside: Beside | None,
-) -> dict[int, list[Record]]:
+) -> dict[int, StoredRow]:
     """The vectors of given rows. A row without vectors has no entry."""
     rows = kept.take(ordinals.tolist())
     missing = np.array([o for o in ordinals.tolist() if o not in rows], np.int64)
@@ -129,39 +132,41 @@ def _fetched(store: Serving, tenant: str, near: Near | None, beside: Beside | No
     return found
 
 
-def _complete(records: Sequence[Record], kept: FetchedVectors) -> dict[int, list[Record]]:
+def _complete(records: Sequence[Record], kept: FetchedVectors) -> dict[int, StoredRow]:
     """Records by row, with what was not sent because it is here; what was sent is kept."""
-    sent: dict[int, list[Record]] = {}
+    parts: dict[int, list[Record]] = {}
     known: set[int] = set()
     for record in records:
         if record[4] is None:
             known.add(record[0])
         else:
-            sent.setdefault(record[0], []).append(record)
+            parts.setdefault(record[0], []).append(record)
+    sent = {ordinal: _row(own) for ordinal, own in parts.items()}
     rows = sent | kept.take(known)
     kept.put(sent)
     return rows
 
 
-def _vectors(generation: Generation, rows: dict[int, list[Record]]) -> Vectors:
+def _row(parts: list[Record]) -> StoredRow:
+    if len(parts) > 1:
+        parts = sorted(parts, key=operator.itemgetter(1))
+    places = b"".join(_PLACES.pack(*part[:4]) for part in parts)
+    return places, b"".join(part[4] for part in parts), tuple(part[5] for part in parts)
+
+
+def _vectors(generation: Generation, rows: dict[int, StoredRow]) -> Vectors:
     """By ordinal and part."""
-    records = [record for ordinal in sorted(rows) for record in sorted(rows[ordinal], key=_part)]
-    ordinals, parts, starts, stops, blobs, codes = _columns(records)
+    told = [rows[ordinal] for ordinal in sorted(rows)]
+    joined = b"".join([places for places, _, _ in told])
+    places = np.frombuffer(joined, np.int64).reshape(-1, 4).T
     try:
-        data = np.frombuffer(b"".join(blobs), "<f4").reshape(len(records), generation.dimension)
+        data = np.frombuffer(b"".join([data for _, data, _ in told]), "<f4")
+        data = data.reshape(places.shape[1], generation.dimension).astype(np.float32, copy=False)
     except ValueError:
         raise StoreCorrupt(
-            f"a vector of generation {generation.number} between rows {ordinals[0]} and {ordinals[-1]} has not "
+            f"a vector of generation {generation.number} between rows {min(rows)} and {max(rows)} has not "
             f"{generation.dimension} numbers; restore a backup or re-embed"
         ) from None
-    places = np.array([ordinals, parts, starts, stops], np.int64)
-    data = data.astype(np.float32, copy=False)
-    return Vectors(generation.number, places[0], places[1], places[2], places[3], data, tuple(codes))
-
-
-def _part(record: Record) -> int:
-    return record[1]
-
-
-def _columns(records: Sequence[Record]) -> Iterable[Any]:
-    return zip(*records, strict=True) if records else ((),) * 6
+    codes = tuple([code for _, _, codes in told for code in codes])
+    ordinals, parts, starts, stops = np.ascontiguousarray(places)
+    return Vectors(generation.number, ordinals, parts, starts, stops, data, codes)

@@ -148,7 +148,7 @@ def fetching(tenant: str, near: Near, *, column: bool = False) -> list[tuple[str
     if near.query is None:
         return [(_THESE, {**own, "ordinals": numbers([] if near.ordinals is None else near.ordinals)})]
     have = np.zeros(0, np.bool_) if near.have is None else near.have
-    own |= {"query": packed(near.query), "count": near.count, "have": bits(have), "have_rows": len(have)}
+    own |= {"query": packed(near.query), "count": near.windows, "have": bits(have), "have_rows": len(have)}
     if near.ordinals is not None:
         return [(_NEAR_AMONG, {**own, "ordinals": numbers(near.ordinals)})]
     assert near.mask is not None
