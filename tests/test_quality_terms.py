@@ -9,6 +9,7 @@ import math
 import sys
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from twofold import AgentMemory, Profile, _core
 from twofold.embed.codes import CodeEmbedder, TokenCodes, code_embedder, sign_bits
 from twofold.embed.hashing import Hashing
 from twofold.retrieve.question import event_named
+from twofold.retrieve.vector import logarithms
 
 RUNNER = Path(__file__).resolve().parent.parent / "benchmarks" / "quality" / "run.py"
 
@@ -546,3 +548,9 @@ def test_feedback_at_odds_with_itself_is_not_fitted(mem: AgentMemory) -> None:
     fit = mem.fit_profile()
     assert not fit.changed
     assert "does not hold" in fit.reason
+
+
+def test_logarithms_are_correctly_rounded() -> None:
+    assert len(logarithms(256)) == 256
+    assert len(logarithms(257)) >= 257
+    assert logarithms(3000).tolist()[:3000] == [float(Decimal(n).ln()) for n in range(1, 3001)]

@@ -5,7 +5,6 @@ Float work is elementwise, exact (fsum) or in the core: numpy's own sums depend 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from twofold.retrieve.candidates import Candidates, Mask, Ordinals, Scores
 from twofold.retrieve.late import Late
 from twofold.retrieve.profile import SPREAD, Profile
 from twofold.retrieve.question import in_times
-from twofold.retrieve.vector import ln
+from twofold.retrieve.vector import logarithms
 
 _USER = ROLES.index("user")
 
@@ -166,12 +165,6 @@ def _spread(ordinals: Ordinals, candidates: Candidates) -> Scores:
     return out
 
 
-@functools.cache
-def _logs(blocks: int) -> Scores:
-    """ln(1 + n) for n up to 256 * (blocks + 1) - 1."""
-    return np.array([ln(1 + n) for n in range(256 * (blocks + 1))])
-
-
 def fuse(
     view: View,
     pooled: Pool,
@@ -199,7 +192,7 @@ def fuse(
         session_weight=profile.session_weight,
         session_top=profile.session_top,
         session_repeats=profile.session_repeat_weight,
-        logs=_logs(len(pooled.chosen) // 256) if profile.session_repeat_weight else None,
+        logs=logarithms(len(pooled.chosen) + 1) if profile.session_repeat_weight else None,
         given=list(given.values()),
     )
     names = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -120,15 +119,35 @@ def scores(
     rows = np.repeat(first[has] - starts, own) + np.arange(int(own.sum()))
     found = part.index.scores(query, rows.astype(np.int64)).astype(np.float64)
     best = np.maximum.reduceat(found, starts)
-    logarithms = np.array([ln(n) for n in range(1, int(own.max()) + 1)])
-    out[has] = best - profile.window_penalty * (spread / SPREAD) * logarithms[own - 1]
+    out[has] = best - profile.window_penalty * (spread / SPREAD) * logarithms(int(own.max()))[own - 1]
     return out
 
 
+def logarithms(count: int) -> npt.NDArray[np.float64]:
+    """Natural logarithms of 1, 2 and so on, at least `count` of them: float64, correctly rounded.
+
+    The processor's own differ between machines in the last bit.
+    """
+    return _logarithms(-(-count // 256))
+
+
 @functools.cache
-def ln(n: int) -> float:
-    """Natural logarithm, correctly rounded: the processor's own differs between machines in the last bit."""
-    return float(Decimal(n).ln())
+def _logarithms(blocks: int) -> npt.NDArray[np.float64]:
+    # ln(n + 1) - ln n = 2 artanh(1 / (2n + 1)), in units of 2^-128: dividing integers rounds correctly at the end.
+    one = 1 << 128
+    out, total = [], 0
+    for n in range(1, 256 * blocks + 1):
+        out.append(total / one)
+        odd = 2 * n + 1
+        term, square, power, rise = one // odd, odd * odd, 1, 0
+        while term:
+            rise += term // power
+            term //= square
+            power += 2
+        total += 2 * rise
+    values = np.array(out)
+    values.setflags(write=False)
+    return values
 
 
 def span(
