@@ -172,13 +172,15 @@ asan-py: $(DEV_STAMP) ## Python tests of the core under AddressSanitizer, in an 
 # --- deployment -------------------------------------------------------------------------------------------
 
 .PHONY: deploy-aws deploy-gcp deploy-azure
+# Where the folders of the clouds are; a copy of them for a try against a simulator.
+DEPLOY ?= deploy
 deploy-aws deploy-gcp deploy-azure: deploy-%: ## plan, ask, apply deploy/% (variables: terraform.tfvars or TF_VAR_...; APPROVE=1 does not ask)
 	@command -v terraform > /dev/null || { echo "terraform is not here: https://developer.hashicorp.com/terraform/install"; exit 1; }
-	$(call say,terraform: deploy/$*)
-	@terraform -chdir=deploy/$* init -input=false
-	@terraform -chdir=deploy/$* plan -input=false -out=twofold.plan
+	$(call say,terraform: $(DEPLOY)/$*)
+	@terraform -chdir=$(DEPLOY)/$* init -input=false
+	@terraform -chdir=$(DEPLOY)/$* plan -input=false -out=twofold.plan
 	@if [ "$(APPROVE)" != 1 ]; then read -r -p "Apply this plan? Only 'yes' does: " answer; [ "$$answer" = yes ]; fi
-	@terraform -chdir=deploy/$* apply -input=false twofold.plan && rm -f deploy/$*/twofold.plan
+	@terraform -chdir=$(DEPLOY)/$* apply -input=false twofold.plan && rm -f $(DEPLOY)/$*/twofold.plan
 
 # --- releases and the long lane ---------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 # A Container App in front of PostgreSQL flexible server, both in one private network. Not applied by us: the
-# provider is not to be had where the project is built, so these files are formatted and read, no more.
+# provider is not to be had where the project is built, so these files are held against its schema (tests/deploy).
 
 terraform {
   required_version = ">= 1.6"

@@ -1,5 +1,5 @@
 # A Cloud Run service in front of AlloyDB, both in one private network. Not applied by us: the provider is not to
-# be had where the project is built, so these files are formatted and read, no more.
+# be had where the project is built, so these files are held against its schema (tests/deploy), no more.
 
 terraform {
   required_version = ">= 1.6"
@@ -57,9 +57,10 @@ resource "google_service_networking_connection" "this" {
 # Database. No initial user: a person makes the role the service connects as (README.md), through IAM.
 
 resource "google_alloydb_cluster" "this" {
-  cluster_id          = var.name
-  location            = var.region
-  deletion_protection = var.protect
+  cluster_id = var.name
+  location   = var.region
+  # The provider's protection of this resource: DEFAULT refuses to delete a cluster that has instances.
+  deletion_policy = var.protect ? "DEFAULT" : "FORCE"
 
   network_config {
     network = google_compute_network.this.id

@@ -159,9 +159,19 @@ def test_aws_is_applied_without_drift_and_destroyed(tmp_path: Path, simulator: s
         assert done.returncode in allowed, (done.stdout + done.stderr)[-4000:]
         return done.stdout
 
-    terraform("init", "-input=false")
+    # The target that users call: init, plan, and the plan applied.
+    made = subprocess.run(
+        ["make", "-C", str(DEPLOY.parent), "deploy-aws", f"DEPLOY={tmp_path}", "APPROVE=1"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "terraformrc"), "TF_IN_AUTOMATION": "1"},
+        timeout=1_800,
+    )
+    assert made.returncode == 0, (made.stdout + made.stderr)[-4000:]
+    assert "Apply complete!" in made.stdout
+    assert not (work / "twofold.plan").exists()
     terraform("validate")
-    terraform("apply", "-input=false", "-auto-approve")
     state: dict[str, list[dict[str, Any]]] = {}
     shown = json.loads(terraform("show", "-json"))
     for one in shown["values"]["root_module"]["resources"]:
