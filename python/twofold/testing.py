@@ -30,18 +30,26 @@ import numpy.typing as npt
 import pytest
 
 from twofold import audit
-from twofold.clock import monotonic
+from twofold.clock import ManualClock, monotonic
+from twofold.entities import entity_key
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreError
+from twofold.index.tenant import TenantIndex
+from twofold.memory import AgentMemory
 from twofold.model import Batch, Event, Generation, Head, Kind, Row, Vectors
 from twofold.stores import Store, Transaction, open_store, schema
 
 __all__ = [
     "Fault",
     "FaultyStore",
+    "SearchConformance",
     "StoreConformance",
     "TenantDropped",
     "assert_isolated",
+    "assert_nearest",
+    "assert_postings",
     "assert_sound",
+    "assert_walks",
+    "fill_to_search",
     "sample_batch",
     "sample_erasure",
     "sample_event",
@@ -466,6 +474,131 @@ def _backup(destination: Path) -> Callable[[Store], Any]:
     return lambda store: store.backup(destination)
 
 
+# Searching: what a store may offer besides, so that what grows with the text stays in it
+
+WORDS: Final = (*(f"word{n}" for n in range(40)), "数据库", "a word too long for most indexes " * 20)
+NAMES: Final = ("Ann", "Bob", "Atlas", "数据库", "billing service", "a name too long for most indexes " * 20)
+CLOSE: Final = 1e-5  # by so much a server's cosine may differ from the core's
+
+
+def fill_to_search(store: Store, tenant: str, rows: int, seed: int) -> None:
+    """Rows with one to three windows, weighted words, names, versions and links; some of them erased.
+
+    The same seed gives the same, whatever the tenant, so that an answer from another one is a wrong one.
+    """
+    source = np.random.default_rng(seed)
+    for first in range(0, rows, 30):
+        with store.transaction(tenant) as tx:
+            before = tx.head.rows
+            for n in range(first, min(first + 30, rows)):
+                words = source.choice(len(WORDS), size=int(source.integers(0, 8)), replace=False).tolist()
+                fields: dict[str, Any] = {
+                    "lexemes": json.dumps({WORDS[i]: 1 + i % 5 / 4 for i in words}, ensure_ascii=False),
+                    "entities": tuple(
+                        NAMES[i] for i in np.flatnonzero(source.random(len(NAMES)) < 0.2).tolist()
+                    ),
+                    "parts": int(source.integers(1, 4)),
+                }
+                if n % 11 == 10:  # a correction of an earlier one: one memory, two rows
+                    fields |= {"id": f"sample-{before:08d}", "version": 2 + n}
+                tx.apply(sample_batch(tx.head, [f"{tenant} {n}"], **fields))
+            begun = [row.id for row in tx.changes(0).rows if row.version == 1]
+            for _ in range(6):
+                a, b = (begun[i] for i in source.integers(0, len(begun), size=2).tolist())
+                said = {"a": a, "b": b, "relation": "explains", "weight": 1.0}
+                tx.apply(Batch(events=[sample_event(tx.head, Kind.LINK, payload=said)]))
+            if before:
+                tx.apply(sample_erasure(tx.head, store.rows(tenant, [before - 3, before - 7])))
+
+
+def assert_nearest(store: Any, tenant: str, *, approximate: bool = False) -> None:
+    """`nearest` gives the nearest windows of this tenant's rows, as many as there are; of no others.
+
+    approximate: an index may propose others than the nearest where that is allowed, but never too few.
+    """
+    vectors = store.vectors(tenant, 1)
+    source = np.random.default_rng(len(vectors))
+    rows = store.head(tenant).rows
+    some = np.flatnonzero(source.random(rows) < 0.3)
+    for query in source.normal(size=(6, DIMENSION)).astype(np.float32):
+        query /= np.linalg.norm(query)
+        cosines = vectors.data @ query
+        for count in (1, 7, len(vectors), len(vectors) + 50):
+            for ordinals in (None, some, some[:2].tolist(), [], [rows + 5]):
+                eligible = (
+                    np.ones(len(vectors), np.bool_)
+                    if ordinals is None
+                    else np.isin(vectors.ordinals, ordinals)
+                )
+                wanted = np.sort(cosines[eligible])[::-1][:count]
+                for exact in (True, False):
+                    found = store.nearest(tenant, 1, query, count, ordinals, exact=exact)
+                    assert len(found) == len(wanted), f"{len(found)} windows for {len(wanted)}: a short list"
+                    assert set(found) <= set(vectors.ordinals[eligible].tolist()), (
+                        "rows that were not asked about"
+                    )
+                    got = _cosines(found, vectors.ordinals, cosines)
+                    assert np.all(got[:-1] >= got[1:] - CLOSE), "not nearest first"
+                    if exact or ordinals is not None or not approximate:
+                        assert np.allclose(got, wanted, atol=CLOSE), "not the nearest"
+
+
+def _cosines(
+    found: Sequence[int], ordinals: npt.NDArray[np.int64], cosines: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """The cosine of each window found: a row's best where it is named first, its second best at the next."""
+    best = {o: iter(np.sort(cosines[ordinals == o])[::-1].tolist()) for o in set(found)}
+    return np.array([next(best[o], np.nan) for o in found], np.float32)
+
+
+def assert_postings(store: Any, tenant: str) -> None:
+    """`postings` gives a list for each term asked: every living row of this tenant that has it, in order."""
+    lists: dict[str, dict[int, float]] = {}
+    for row in store.rows(tenant, range(store.head(tenant).rows)):
+        for term, weight in json.loads(row.lexemes or "{}").items():
+            lists.setdefault(term, {})[row.ordinal] = weight
+    asked = [*WORDS, "nowhere", WORDS[3], "nowhere"]
+    for terms in (asked, asked[::-1], asked[:1], []):
+        found = store.postings(tenant, terms)
+        assert len(found) == len(terms), "not one list a term"
+        for term, (ordinals, counts) in zip(terms, found, strict=True):
+            wanted = sorted(lists.get(term, {}).items())
+            assert (ordinals.dtype, counts.dtype) == (np.int64, np.float32)
+            assert ordinals.tolist() == [ordinal for ordinal, _ in wanted], f"not the rows with {term[:30]!r}"
+            assert counts.tolist() == [weight for _, weight in wanted], f"other counts of {term[:30]!r}"
+
+
+def assert_walks(store: Any, tenant: str) -> None:
+    """`walk` reaches what the core reaches in its graph of this tenant, from every prefix of the log."""
+    here, there = TenantIndex(tenant), TenantIndex(tenant, store)
+    for index in (here, there):
+        index.apply(store.changes(tenant, 0))
+    source = np.random.default_rng(here.rows)
+    names = [name for name in map(entity_key, NAMES) if here.entities.get(name) >= 0]
+    met = 0
+    for seq in (here.seq, here.seq // 2):
+        one, other = here.view(seq), there.view(seq)
+        for share in (1.0, 0.6, 0.1):
+            mask = (source.random(one.rows) < share) & ~here.erased.view(one.rows)
+            nodes = one.facts(mask).nodes
+            for chosen in (names[:1], names[1:3], names):
+                seeds = np.array([2 * here.entities.get(name) + 1 for name in chosen], np.uint32)
+                for hops, limit in ((1, None), (2, None), (3, None), (2, 1), (3, 25)):
+                    wanted = here.graph.expand(seeds, hops, prefix=one.edges, mask=nodes, limit=limit)
+                    found = there.graph.expand(seeds, hops, prefix=other.edges, mask=nodes, limit=limit)
+                    assert found[0].tolist() == wanted[0].tolist(), "other nodes than the core reaches"
+                    assert found[1].tolist() == wanted[1].tolist(), "at another distance"
+                    met += len(wanted[0]) - len(seeds)
+    assert met > here.rows, "the walks reach so little that they prove nothing"
+
+
+SEARCHES: Final[Mapping[str, Callable[..., None]]] = {
+    "nearest": assert_nearest,
+    "postings": assert_postings,
+    "walk": assert_walks,
+}
+
+
 # Histories and processes
 
 
@@ -740,24 +873,17 @@ CONTRADICTIONS: Final[Mapping[str, Callable[[Head], Batch]]] = {
 # The suite
 
 
-class StoreConformance:
-    """Tests of the store protocol. Subclass it, and say where a store is by `address`.
+class SearchConformance:
+    """Tests of what a store may offer besides: to search in it. A part of StoreConformance.
 
-    `persistent`: closing and opening again gives the same data. `processes`: several processes may open one
-    address at a time. `copies`: `backup` makes something that `open_backup` opens. `size_by_tenant`: `size`
-    tells tenants apart. `writers`, `rows_each`, `kills`: the measure of the process tests, larger in those
-    marked `long`.
+    `persistent`: closing and opening again gives the same data, and two handles of an address share it.
+    `searches`: which of "nearest", "postings" and "walk" the store offers; they are described in
+    `twofold.stores.searched.Parts`, and what is offered must give the core's answers. `approximate` builds an index
+    that only proposes, if there is one.
     """
 
+    searches: ClassVar[frozenset[str]] = frozenset()
     persistent: ClassVar[bool] = True
-    processes: ClassVar[bool] = True
-    copies: ClassVar[bool] = True
-    size_by_tenant: ClassVar[bool] = False
-    writers: ClassVar[int] = 4
-    rows_each: ClassVar[int] = 40
-    rows_each_long: ClassVar[int] = 1_000
-    kills: ClassVar[int] = 6
-    kills_long: ClassVar[int] = 50
 
     # What a subclass says
 
@@ -769,13 +895,9 @@ class StoreConformance:
         """Open the store of this folder; `timeout` is the one option that is used."""
         return open_store(self.address(location), **options)
 
-    def open_backup(self, path: Path) -> Store:
-        """Open what `backup(path)` wrote."""
-        return open_store(path)
-
-    def damage(self, store: Store, tenant: str) -> None:
-        """Remove the tenant's row 1 behind the store's back, leaving the rest."""
-        raise NotImplementedError("say how to damage a store: override `damage`")
+    def approximate(self, store: Store) -> bool:  # noqa: ARG002
+        """Build an approximate index over the vectors, of DIMENSION numbers; False when there is none."""
+        return False
 
     # Fixtures
 
@@ -792,6 +914,133 @@ class StoreConformance:
         opened = self.open(location)
         yield opened
         opened.close()
+
+    # Searching
+
+    def test_what_it_searches_is_said(self, store: Store) -> None:
+        offered = (
+            {name for name in SEARCHES if hasattr(store, name)}
+            if getattr(store, "pushdown", False)
+            else set()
+        )
+        assert self.searches <= set(SEARCHES)
+        assert offered <= self.searches, "name in `searches` what the store searches, so that it is tested"
+
+    @pytest.mark.parametrize("what", sorted(SEARCHES))
+    def test_a_search_gives_the_answers_of_the_core(self, location: Path, what: str) -> None:
+        """Of either tenant, after every kind of write, by a handle that wrote and one that did not."""
+        if what not in self.searches:
+            pytest.skip(f"this store offers no {what}")
+        with contextlib.closing(self.open(location)) as store, contextlib.ExitStack() as later:
+            handles = [store]
+            for rows in (60, 40):
+                for tenant in (OWNER, STRANGER):
+                    fill_to_search(store, tenant, rows, seed=rows)
+                fill_to_search(store, OWNER, 31, seed=7)
+                if self.persistent and len(handles) == 1:
+                    handles.append(later.enter_context(contextlib.closing(self.open(location))))
+                for one in handles:
+                    for tenant in (OWNER, STRANGER):
+                        SEARCHES[what](one, tenant)
+            assert_sound(store, OWNER)
+
+    def test_a_tenant_that_has_nothing_is_shown_nothing(self, store: Any) -> None:
+        if not self.searches:
+            pytest.skip("this store searches nothing")
+        fill_to_search(store, OWNER, 40, seed=1)
+        if "nearest" in self.searches:
+            query = sample_vectors("x")[0]
+            for ordinals in (None, [0, 1, 2]):
+                assert store.nearest(STRANGER, 1, query, 10, ordinals) == []
+        if "postings" in self.searches:
+            assert [o.tolist() for o, _ in store.postings(STRANGER, list(WORDS))] == [[]] * len(WORDS)
+        if "walk" in self.searches:
+            names = [entity_key(name) for name in NAMES]
+            assert store.walk(STRANGER, names, 3, np.ones(100, np.bool_), 10**6, 100) == []
+
+    def test_an_approximate_index_gives_no_short_lists(self, location: Path) -> None:
+        if "nearest" not in self.searches:
+            pytest.skip("this store offers no nearest")
+        with contextlib.closing(self.open(location)) as store:
+            for tenant in (OWNER, STRANGER):
+                fill_to_search(store, tenant, 120, seed=5)
+            if not self.approximate(store):
+                pytest.skip("this store has no approximate index")
+            for rows in (0, 40):
+                for tenant in (OWNER, STRANGER):
+                    fill_to_search(store, tenant, rows, seed=6)
+                    assert_nearest(store, tenant, approximate=True)
+
+    def test_a_whole_recall_is_that_of_a_store_that_searches_nothing(
+        self, location: Path, store: Store
+    ) -> None:
+        """Words, tags, relations and vectors together, filtered and not, now and as of before."""
+        if not getattr(store, "pushdown", False):
+            pytest.skip("recall does not search in this store")
+        clock = ManualClock()
+        options: dict[str, Any] = {"embedder": "hashing:64", "clock": clock, "auto_supersede": False}
+        with (
+            AgentMemory(self.address(location), ids=_counted(), **options) as mem,
+            AgentMemory(":memory:", ids=_counted(), **options) as plain,
+        ):
+            source = np.random.default_rng(3)
+            for n in range(120):
+                clock.advance(minutes=7)
+                words = " ".join(WORDS[i] for i in source.integers(0, 30, size=9).tolist())
+                names = [NAMES[i] for i in source.integers(0, 5, size=2).tolist()]
+                for one in (mem, plain):
+                    one.add(
+                        f"{n}: {words}",
+                        entities=names,
+                        tags=["odd"] if n % 2 else [],
+                        session_id=f"s{n // 9}",
+                    )
+            for n in range(24):
+                asked: dict[str, Any] = {
+                    "k": 12,
+                    "promote": False,
+                    "filters": {"tags": ["odd"]} if n % 3 else None,
+                }
+                if n % 4 == 3:
+                    asked["known_at"] = "2026-01-01T07:00:00Z"
+                text = " ".join([WORDS[n], NAMES[n % 5], WORDS[(n * 7) % 30]])
+                found, wanted = (
+                    [(h.memory.id, h.score) for h in one.recall(text, **asked)] for one in (mem, plain)
+                )
+                assert len(wanted) == 12, "the questions find so little that they prove nothing"
+                assert found == wanted
+
+
+class StoreConformance(SearchConformance):
+    """Tests of the store protocol. Subclass it, and say where a store is by `address`.
+
+    `persistent`: closing and opening again gives the same data. `processes`: several processes may open one
+    address at a time. `copies`: `backup` makes something that `open_backup` opens. `size_by_tenant`: `size`
+    tells tenants apart. `writers`, `rows_each`, `kills`: the measure of the process tests, larger in those
+    marked `long`.
+
+    """
+
+    processes: ClassVar[bool] = True
+    copies: ClassVar[bool] = True
+    size_by_tenant: ClassVar[bool] = False
+    writers: ClassVar[int] = 4
+    rows_each: ClassVar[int] = 40
+    rows_each_long: ClassVar[int] = 1_000
+    kills: ClassVar[int] = 6
+    kills_long: ClassVar[int] = 50
+
+    # What a subclass says
+
+    def open_backup(self, path: Path) -> Store:
+        """Open what `backup(path)` wrote."""
+        return open_store(path)
+
+    def damage(self, store: Store, tenant: str) -> None:
+        """Remove the tenant's row 1 behind the store's back, leaving the rest."""
+        raise NotImplementedError("say how to damage a store: override `damage`")
+
+    # Helping
 
     def reopened(self, store: Store, location: Path) -> Store:
         """The store closed and opened again, where that keeps what it holds."""
@@ -1483,6 +1732,8 @@ class StoreConformance:
         self.damage(store, TENANT)
         assert store.check(TENANT) != []
 
+    # Closing
+
     def test_a_closed_store_refuses_every_call(self, location: Path, tmp_path: Path) -> None:
         store = self.open(location)
         fill_owner(store)
@@ -1506,6 +1757,12 @@ class StoreConformance:
             before = snapshot(store, "faults")
         assert_sound(store, "faults")
         store.close()
+
+
+def _counted() -> Callable[[int], str]:
+    """Ids that are the same in two stores."""
+    numbers = itertools.count()
+    return lambda _: f"M{next(numbers):025d}"
 
 
 if __name__ == "__main__":

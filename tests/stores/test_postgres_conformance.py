@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,9 +14,18 @@ from tests.stores import pg
 
 from twofold.stores import Store
 from twofold.stores.postgres import PostgresStore
-from twofold.testing import StoreConformance
+from twofold.testing import DIMENSION, SearchConformance, StoreConformance
 
 pytestmark = pytest.mark.skipif(pg.why_not() is not None, reason=str(pg.why_not()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def extensions() -> None:
+    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
+        for name in filter(pg.has, ("vector", "age")):
+            db.execute(f"CREATE EXTENSION IF NOT EXISTS {name}")
+        if pg.has("age"):
+            db.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {pg.ROLE}")
 
 
 class TestPostgres(StoreConformance):
@@ -29,3 +38,23 @@ class TestPostgres(StoreConformance):
         assert isinstance(store, PostgresStore)
         with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
             db.execute(f'DELETE FROM "{store._schema}".memory WHERE tenant = %s AND ordinal = 1', (tenant,))
+
+
+@pytest.mark.skipif(not pg.has("vector"), reason="needs a server with the extension vector")
+class TestPushdown(SearchConformance):
+    """What the server searches is held against the core; what it stores is the same."""
+
+    searches: ClassVar = frozenset({"nearest", "postings", "walk"})
+    parameters: ClassVar[dict[str, str]] = {"mode": "pushdown"}
+
+    def address(self, location: Path) -> str:
+        return pg.address(location, **self.parameters)
+
+    def approximate(self, store: Any) -> bool:
+        store.create_vector_index(DIMENSION)
+        return True
+
+
+@pytest.mark.skipif(not pg.has("age"), reason="needs a server with the extension age")
+class TestPushdownByAge(TestPushdown):
+    parameters: ClassVar = {"mode": "pushdown", "graph": "age"}
