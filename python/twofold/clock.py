@@ -91,7 +91,14 @@ def to_us(value: dt.datetime | dt.date | str, *, name: str = "instant") -> int:
         delta = dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC) - _EPOCH
     else:
         raise InvalidInput(f"{name} must be a zoned datetime, a date or an ISO 8601 string, not {value!r}")
-    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
+    us = (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
+    if not _FIRST <= us <= _LAST:  # its zone takes it out of the years there are
+        raise InvalidInput(f"{name} {value!r} is out of range")
+    return us
+
+
+_FIRST: Final = (dt.datetime.min.replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
+_LAST: Final = (dt.datetime.max.replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 def from_us(us: int) -> dt.datetime:

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from twofold.access import Principal, Reach
 from twofold.clock import OPEN, from_us
-from twofold.errors import NotFound, PermissionDenied
+from twofold.errors import InvalidInput, NotFound, PermissionDenied
 from twofold.index.filters import Filters
 from twofold.index.tenant import TenantIndex, View
 from twofold.model import Memory, Row
+from twofold.text import validate_text
 from twofold.vault import Vault
 
 Counts = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # per lineage: accesses, last access
@@ -122,6 +123,8 @@ def visible(index: TenantIndex, reach: Reach, ordinal: int) -> bool:
 
 def versions_visible(index: TenantIndex, reach: Reach, memory_id: str, rows: int) -> list[int]:
     """Ordinals of the versions of a memory that this reader may see, oldest first."""
+    if not isinstance(memory_id, str):
+        raise InvalidInput(f"a memory is named by its id, a string, not by {type(memory_id).__name__}")
     lineage = index.ids.get(memory_id)
     if lineage < 0:
         return []
@@ -220,7 +223,7 @@ def timeline(
     with index.lock:
         view = view_at(index, when)
         reach = reader(principal, patterns)
-        rows = index.entity_rows(entity)
+        rows = index.entity_rows(validate_text(entity, "entity"))
         rows = rows[rows < view.rows]
         rows = rows[index.scope_mask(reach, view.rows)[rows] & ~view.closed[rows]]
         starts = index.valid_from.view(view.rows)[rows]

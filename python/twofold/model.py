@@ -212,7 +212,7 @@ def misfit(kind: type, values: Mapping[str, Any]) -> str | None:
     """
     for name, annotation in kind.__annotations__.items():
         if name in values:
-            told: str = getattr(annotation, "__forward_arg__", annotation)
+            told = str(getattr(annotation, "__forward_arg__", annotation))
             if not _fits(values[name], told):
                 return f"{name} must be {told}, not {values[name]!r}"
     return None

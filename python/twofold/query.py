@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,8 @@ def patterns_of(namespaces: Any, own: tuple[str, ...]) -> tuple[str, ...]:
         return own
     if isinstance(namespaces, str):
         namespaces = (namespaces,)
+    if not isinstance(namespaces, Iterable):
+        raise InvalidInput(f"namespaces must be a name or a list of names and prefixes, not {namespaces!r}")
     patterns = tuple(dict.fromkeys(check_pattern(n) for n in namespaces))
     if not patterns:
         raise InvalidInput("namespaces is empty; leave it out for the handle's own, or give ['*'] for all")
@@ -116,6 +118,8 @@ def prepare(
             raise BudgetError(f"budget must not be negative, not {budget}")
         if budget > MAX_BUDGET:
             raise BudgetError(f"budget must be at most {MAX_BUDGET} tokens; leave it out for no limit")
+    if not isinstance(filters, Mapping | Filters | None):
+        raise InvalidInput(f"filters must be a mapping of conditions, not {filters!r}")
     chosen = profile_of(profile)
     as_of_us, known_at_us = optional_instant(as_of, "as_of"), optional_instant(known_at, "known_at")
     terms = tuple(text.terms(query, query=True))
@@ -180,7 +184,7 @@ def unit_vector(given: npt.ArrayLike, dimension: int, name: str) -> npt.NDArray[
     """A vector of the right size scaled to length 1. InvalidInput for NaN, infinities, zero, a wrong size."""
     try:
         array = np.asarray(given, np.float64)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise InvalidInput(f"{name} is not an array of numbers") from None
     if array.shape != (dimension,):
         raise InvalidInput(f"{name} has shape {array.shape}; this store's vectors have ({dimension},)")

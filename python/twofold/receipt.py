@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 from base64 import b64decode, b64encode
 from dataclasses import asdict, dataclass, fields
@@ -188,6 +189,8 @@ def stored(value: dict[str, Any]) -> StoredReceipt:
         whole(asked.budget or 0, "budget", 0, MAX_BUDGET)
         for us in (asked.now, asked.as_of, asked.known_at):
             from_us(us or 0)  # a year that there is
+        if not isinstance(json.loads(asked.filters.metadata), dict):
+            raise TypeError("the filter metadata is no object")
         if not 0.0 <= asked.cover <= 1.0 or not asked.spread > 0.0:
             raise ValueError("cover is a share, spread is above 0")
         return read

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from twofold import audit, frames, render, text
 from twofold.access import Principal, check_name
 from twofold.clock import DAY, OPEN, from_us, iso, to_us
-from twofold.embed.base import Embedder
+from twofold.embed.base import Embedder, checked_rows
 from twofold.embed.codes import code_embedder, document_codes
 from twofold.entities import entities as find_entities
 from twofold.entities import entity_key
@@ -32,6 +32,7 @@ MAX_CONTENT: Final = 2_000_000  # characters
 MAX_TAGS: Final = 256
 MAX_METADATA: Final = 64_000  # characters of JSON
 MAX_RELATION: Final = 100
+MAX_DEPTH: Final = 100  # of metadata: what is read again in a deeper call must not be too deep there
 WINDOW_OVERLAP: Final = 32  # tokens
 
 FIELDS: Final = (
@@ -275,6 +276,15 @@ def optional_text(value: Any, name: str) -> str | None:
     return str(value)
 
 
+def depth(value: Any) -> int:
+    """Levels of mappings and lists in each other, without recursion."""
+    levels, inner = 0, [value]
+    while held := [one for one in inner if isinstance(one, Mapping | list | tuple)]:
+        levels += 1
+        inner = [part for one in held for part in (one.values() if isinstance(one, Mapping) else one)]
+    return levels
+
+
 def metadata_json(value: Any) -> str:
     """Canonical JSON of a metadata mapping with string keys."""
     if value is None:
@@ -286,8 +296,12 @@ def metadata_json(value: Any) -> str:
         out.encode()
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"metadata is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidInput(f"metadata is nested too deeply; at most {MAX_DEPTH} levels are allowed") from None
     if len(out) > MAX_METADATA:
         raise InvalidInput(f"metadata is {len(out)} characters of JSON; at most {MAX_METADATA} are allowed")
+    if depth(value) > MAX_DEPTH:
+        raise InvalidInput(f"metadata is nested too deeply; at most {MAX_DEPTH} levels are allowed")
     if not all(isinstance(k, str) for k in value):
         raise InvalidInput("metadata keys must be strings")
     if "\\u0000" in out:
@@ -468,13 +482,19 @@ def embed_texts(
     """Vectors of the texts, and the token codes of those marked, of one pass; b"" without codes."""
     coding = code_embedder(embedder) if any(coded) else None
     if coding is None:
-        return embedder.embed_documents(texts), (b"",) * len(texts)
-    data, found = coding.embed_documents_with_codes(texts)
+        return _checked(embedder, embedder.embed_documents(texts), len(texts)), (b"",) * len(texts)
+    made, found = coding.embed_documents_with_codes(texts)
+    data = _checked(embedder, made, len(texts))
     codes = tuple(
         document_codes(text, one) if wanted else b""
         for text, one, wanted in zip(texts, found, coded, strict=True)
     )
     return data, codes
+
+
+def _checked(embedder: Embedder, rows: Any, count: int) -> npt.NDArray[np.float32]:
+    """What an embedder gave, if it is vectors: of anything else, once committed, no index could be made."""
+    return checked_rows(rows, count, embedder.dimension, embedder.name)
 
 
 def lead_in(draft: Draft) -> str:
@@ -934,7 +954,7 @@ def link(vault: Vault, principal: Principal, a: str, b: str, relation: str, weig
     relation = text.validate_text(relation, "relation").strip()
     if len(relation) > MAX_RELATION:
         raise InvalidInput(f"relation must be 1 to {MAX_RELATION} characters, not {relation!r}")
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or math.isnan(min(weight, 1001.0)):
         raise InvalidInput(f"weight must be a finite number, not {weight!r}")
     if not 0.0 < weight <= 1000.0:
         raise InvalidInput(f"weight must be in (0, 1000], not {weight!r}")

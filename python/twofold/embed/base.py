@@ -131,7 +131,7 @@ def unit_rows(rows: ArrayLike, count: int, dimension: int, name: str, first: int
     """
     try:
         wide = np.asarray(rows, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise EmbeddingError(f"{name} gave rows that are no matrix of numbers: {error}") from error
     if count == 0:
         return np.empty((0, dimension), np.float32)
@@ -148,6 +148,25 @@ def unit_rows(rows: ArrayLike, count: int, dimension: int, name: str, first: int
         what = "a zero vector" if lengths[row] <= 1e-30 else "NaN or infinite values"
         raise EmbeddingError(f"{name} gave {what} for text {first + row}")
     return np.ascontiguousarray(wide / lengths[:, None], dtype=np.float32)
+
+
+_UNIT = 1e-4  # within this of 1 a row's squared length is left as it is
+
+
+def checked_rows(rows: ArrayLike, count: int, dimension: int, name: str) -> Vectors:
+    """Return `rows` themselves where they are unit float32 rows already, else what `unit_rows` makes of them.
+
+    For what an embedder gives: whose rows those are is not ours to trust.
+    """
+    if (
+        isinstance(rows, np.ndarray)
+        and rows.dtype == np.float32
+        and rows.shape == (count, dimension)
+        and rows.flags.c_contiguous
+        and bool((np.abs(np.einsum("ij,ij->i", rows, rows, dtype=np.float64) - 1.0) < _UNIT).all())
+    ):
+        return rows
+    return unit_rows(rows, count, dimension, name)
 
 
 _ROUGH = re.compile(r"[A-Za-z]{1,4}|[0-9]{1,3}|[^\W\dA-Za-z]|\d|[^\w\s]|_")

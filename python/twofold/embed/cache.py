@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 
-from twofold.embed.base import Embedder, Vectors
+from twofold.embed.base import Embedder, Vectors, checked_rows
 from twofold.embed.codes import QueryCodes, code_embedder, query_codes
 from twofold.errors import InvalidInput
 
@@ -57,10 +58,10 @@ class QueryCache:
         coding = code_embedder(embedder)
         codes = None
         if coding is None:
-            vector = np.array(embedder.embed_query(text), np.float32)
+            vector = _checked(embedder, embedder.embed_query(text))
         else:
             made, tokens = coding.embed_query_with_codes(text)
-            vector = np.array(made, np.float32)
+            vector = _checked(embedder, made)
             codes = query_codes(text, tokens)
             codes.codes.flags.writeable = False
         vector.flags.writeable = False
@@ -76,3 +77,10 @@ class QueryCache:
         """Forget every vector; the counters stay."""
         with self._lock:
             self._known.clear()
+
+
+def _checked(embedder: Embedder, vector: Any) -> Vectors:
+    """A copy of a question's vector, which is one of finite numbers and length 1."""
+    rows = vector[None].copy() if isinstance(vector, np.ndarray) else [vector]
+    found: Vectors = checked_rows(rows, 1, embedder.dimension, embedder.name)[0]
+    return found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PROFILES: Final = ("twofold", "reference", "memwright")
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+HEADER_SECONDS: Final = 30.0
 
 
 @click.command()
@@ -175,11 +176,18 @@ def serve_http(face: Face, owner: AgentMemory, handle: AgentMemory, options: dic
     import uvicorn
 
     from twofold.integrations.mcp_server import PATH, http_app
+    from twofold.serve.patience import patient
 
     admit = gate(owner, handle, options)
     app = http_app(face, admit, host=options["host"])
     config = uvicorn.Config(
-        app, host=options["host"], port=options["port"], log_level="warning", timeout_graceful_shutdown=5
+        app,
+        host=options["host"],
+        port=options["port"],
+        log_level="warning",
+        timeout_graceful_shutdown=5,
+        http=patient(HEADER_SECONDS),
+        ws="none",
     )
     server = uvicorn.Server(config)
     sockets = [config.bind_socket()]

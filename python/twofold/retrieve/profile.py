@@ -163,7 +163,7 @@ def profile_of(value: str | Profile | dict[str, Any] | None) -> Profile:
     if not isinstance(value, dict):
         raise InvalidInput(f"a profile is a name, a Profile or a dict of its constants, not {value!r}")
     known = {f.name for f in fields(Profile)} - {"name"}
-    unknown = sorted(set(value) - known)
+    unknown = sorted(map(str, set(value) - known))
     if unknown:
         raise InvalidInput(f"unknown profile constants {', '.join(unknown)}")
     return replace(DEFAULT, name="custom", **value)

@@ -183,6 +183,7 @@ def serve(store: str, keys_: Keys, as_json: bool, host: str, port: int, **option
         import uvicorn
 
         from twofold.serve.app import ACCESS, LOG, Server, listen
+        from twofold.serve.patience import patient
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in ("starlette", "uvicorn"):
             raise
@@ -230,6 +231,8 @@ def serve(store: str, keys_: Keys, as_json: bool, host: str, port: int, **option
             timeout_graceful_shutdown=int(limits.drain) or 1,
             timeout_keep_alive=75,
             lifespan="on",
+            http=patient(limits.timeout),
+            ws="none",
         )
         runner = uvicorn.Server(config)
         # uvicorn raises a signal again after its orderly stop, which would turn the stop into a death; and one
