@@ -19,10 +19,13 @@ from twofold.stores import postgres_text as text
 Run = Callable[[str, Sequence[Any]], Any]  # statement and arguments -> cursor
 
 # The tables that are kept up, each with its object id: a table that was dropped and made again is another one.
-TABLES: Final = f"""SELECT CASE WHEN n.nspname = t.s THEN c.relname::text ELSE 'graph' END, c.oid::bigint
-    FROM (SELECT %s::text AS s) AS t, pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-    WHERE c.relkind = 'r' AND ((n.nspname = t.s AND c.relname IN ('edge', 'embedding', 'posting', 'vertex'))
-        OR (n.nspname = t.s || '_graph' AND c.relname IN {age.LABELS}))"""
+# Asked of the catalogue's rows by its index, at every write.
+TABLES: Final = f"""WITH t AS MATERIALIZED (SELECT (SELECT oid FROM pg_namespace WHERE nspname = s) AS own,
+        (SELECT oid FROM pg_namespace WHERE nspname = s || '_graph') AS graph FROM (SELECT %s::text AS s) AS x)
+    SELECT c.relname::text, c.oid::bigint FROM pg_class AS c WHERE c.relnamespace = (SELECT own FROM t)
+        AND c.relkind = 'r' AND c.relname IN ('edge', 'embedding', 'posting', 'vertex')
+    UNION ALL SELECT 'graph', c.oid::bigint FROM pg_class AS c WHERE c.relnamespace = (SELECT graph FROM t)
+        AND c.relkind = 'r' AND c.relname IN {age.LABELS}"""
 _CHUNK: Final = 8 * text.BLOCK  # rows whose postings are made at a time: whole blocks
 
 Tables = Sequence[tuple[str, int]]

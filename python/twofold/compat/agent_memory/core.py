@@ -807,6 +807,7 @@ class AgentMemory:
         remember.embed(vault, principal, [d for _, d in ready])
         ended = []
         with vault.write(principal) as writer:
+            remember.embed_anew(writer, [d for _, d in ready])
             ledger = Ledger(writer.index)
             recorded = writer.now()
             for record, draft in ready:
