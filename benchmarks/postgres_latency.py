@@ -4,7 +4,8 @@
 
 Contestants take turns question by question, so that what else the machine does falls on all of them. The median and
 the 99th percentile of what is left after a warm-up are shown, and how much of SQLite's top ten each one gives. The
-server is the one of the tests (tests/stores/pg.py), on the same cores; every recall is by this process, over TCP.
+server is that of the tests (tests/stores/pg.py), with shared buffers that hold the vectors, on the same cores; every
+recall is by this process, over TCP. "keep=0" keeps no fetched vectors in this process.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def bare(db: Any, schema: str, scan: bool) -> Callable[[str], list[str]]:
     return ask
 
 
-def measure(memories: int, count: int, age: bool) -> None:
+def measure(server: Any, memories: int, count: int, age: bool) -> None:
     import psycopg
     from tests.stores import pg
 
@@ -73,13 +74,13 @@ def measure(memories: int, count: int, age: bool) -> None:
     from twofold.retrieve import pushdown
     from twofold.stores import open_store, postgres_vectors
 
-    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as admin:
+    with psycopg.connect(server.dsn("postgres"), autocommit=True) as admin:
         for extension in ("vector", "age", "vectorscale"):
             admin.execute(f"CREATE EXTENSION IF NOT EXISTS {extension}")
         admin.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {pg.ROLE}")
     told = items(memories)
     folder = tempfile.mkdtemp()
-    address = pg.address(Path(f"/latency/{memories}"))
+    address = pg.address(Path(f"/latency/{memories}"), server=server)
     pushed = f"{address}&mode=pushdown"
     took = {"SQLite": filled(folder, told), "PostgreSQL": filled(address, told)}
     start = perf_counter()
@@ -106,13 +107,14 @@ def measure(memories: int, count: int, age: bool) -> None:
 
             return ask
 
-        db = stack.enter_context(psycopg.connect(pg.shared().dsn(), autocommit=True))
+        db = stack.enter_context(psycopg.connect(server.dsn(), autocommit=True))
         db.adapters.register_dumper(postgres_vectors.Packed, postgres_vectors.PackedDumper)
         few = {"filters": {"tags": ["hundredth"]}}
         contestants = {
             "SQLite": recalls(folder),
             "PostgreSQL local": recalls(address),
             "PostgreSQL pushdown, exact": recalls(pushed, 10**9),
+            "PostgreSQL pushdown, exact, keep=0": recalls(f"{pushed}&keep=0", 10**9),
             "PostgreSQL pushdown, HNSW": recalls(pushed, 0),
             "SQLite, 1 % eligible": recalls(folder, **few),
             "PostgreSQL pushdown, 1 % eligible": recalls(pushed, **few),
@@ -154,8 +156,12 @@ def main() -> None:
         sys.exit("needs the server of tests/engines.txt")
     os.environ["PGOPTIONS"] = "-c maintenance_work_mem=1GB"  # an index is built in memory, or slowly
     print(machine())
-    for memories in arguments.memories:
-        measure(memories, arguments.questions, arguments.age)
+    server = pg.Server({"shared_buffers": "1GB"}).create()
+    try:
+        for memories in arguments.memories:
+            measure(server, memories, arguments.questions, arguments.age)
+    finally:
+        server.remove()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from twofold.access import Principal
 from twofold.clock import OPEN
 from twofold.entities import query_entities
 from twofold.errors import BudgetError
+from twofold.index.fetched import FetchedPart, part_for
 from twofold.index.filters import NONE as NO_FILTERS
 from twofold.index.pushed import Beside, Serving
 from twofold.index.tenant import TenantIndex, VectorPart, View
@@ -166,22 +167,21 @@ def recall_at(
             vault.seek_graph(index, part)
             proposed = vector.propose(view, part, eligible, query.vector, profile)
             query = query if proposed is None else replace(query, proposed=tuple(proposed.tolist()))
-        if query.proposed is None:
+        among = None if query.proposed is None else np.array(query.proposed, np.int64)
+        if isinstance(part, FetchedPart) and among is None:
+            among = part.nearest
+        if among is None:
             nearest = vector.search(view, part, eligible, query.vector, profile)
         else:
-            nearest = vector.rank(
-                view, part, eligible, query.vector, np.array(query.proposed, np.int64), profile
-            )
+            nearest = vector.rank(view, part, eligible, query.vector, among, profile)
         found["vector"] = vector.above(nearest, profile.min_cosine)
         layers = {name: c for name, c in found.items() if asked(name, profile)}
 
         # [4] fusion, over exact scores of every candidate and of the turns around it
         pooled = fuse.pool(view, eligible, list(layers.values()), profile)
-        if vault.pushdown and part is not None:
+        if isinstance(part, FetchedPart):
             store: Serving = vault.reading  # type: ignore[assignment]
-            part = pushdown.part_of(
-                store, index.tenant, part.generation, pooled.ordinals, part, index.fetched
-            )
+            pushdown.fetch(store, index.tenant, part, pooled.ordinals)
         fused = fuse.fuse(
             view,
             pooled,
@@ -325,9 +325,13 @@ def vector_part(
         depth = query.profile.depth
         walk = graph.expansion(view, eligible, named, query.profile)
         beside = Beside(index, words, walk)
+        part = part_for(index, generation)
+        if query.proposed is not None:
+            pushdown.fetch(store, index.tenant, part, np.unique(np.array(query.proposed, np.int64)), beside)
+            return part
         return pushdown.candidates(
             *(store, index.tenant, generation, eligible, query.vector, depth),
-            kept=index.fetched,
+            part=part,
             beside=beside,
         )
     if query.generation not in index.vectors:

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from tests.stores import pg
 from tests.stores.test_postgres_memory import random_items, random_query, told
 
 from twofold import AgentMemory, ManualClock, errors
-from twofold.index.pushed import FetchedVectors
+from twofold.index.fetched import FetchedPart, part_for
 from twofold.model import Generation
-from twofold.retrieve import pushdown
+from twofold.retrieve import pushdown, vector
+from twofold.retrieve.profile import DEFAULT
 from twofold.stores import open_store, postgres_schema, postgres_vectors
 from twofold.stores.postgres import PostgresStore
 from twofold.testing import TENANT, add, assert_sound, sample_batch, sample_erasure, sample_vectors
@@ -75,8 +76,7 @@ def test_no_vectors_are_kept_in_ram(tmp_path: Path) -> None:
         assert len(mem.recall("note 7", k=3)) == 3
         index = mem._vault.index("default")
         assert index.vectors == {}
-        assert index.fetched is not None
-        assert not index.fetched.have().any()
+        assert index.fetched is None
         assert mem.health()["healthy"], mem.health()
 
 
@@ -107,30 +107,110 @@ def test_a_recall_asks_the_server_three_times(tmp_path: Path, monkeypatch: pytes
 
 
 def test_kept_vectors_are_bounded_and_go_with_an_erasure(tmp_path: Path) -> None:
-    row = (bytes(32), bytes(1_500), (b"",))
-    gc.collect()
-    limit = 20_000 * (len(FetchedVectors._live) + 2)
-    one, other = FetchedVectors(limit), FetchedVectors(limit)
-    one.of("first").put({i: row for i in range(5)})
-    assert sorted(one.take(range(9))) == [0, 1, 2, 3, 4]
-    one.take([0])
-    one.put({i: row for i in range(5, 12)})
-    assert 0 in one.take(range(12)), "what was used last stays"
-    assert sum(one.have()) * 2_032 <= 20_000, "they share the bytes"
-    assert one.have()[: len(one.have())].nonzero()[0].tolist() == sorted(one.take(range(12)))
-    assert not one.of("second").have().any()
-    del other
     with AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as mem:
-        made = mem.add_many([f"note {i}" for i in range(20)])
+        made = mem.add_many([f"note {i}" for i in range(300)])
         mem.recall("note 7", k=3)
         index = mem._vault.index("default")
-        assert index.fetched is not None
-        assert index.fetched.have()[7]
-        mem.erase(made[7].id, reason="asked")
+        part = index.fetched
+        assert part is not None
+        assert part.have()[7]
+        assert part.size > 232 * 64 * 5
+        generation = part.generation
+        assert part_for(index, generation) is part
+        assert index.serving is not None
+        index.serving.kept_bytes = 10
+        assert part_for(index, generation) is not part, "it has grown too large"
+        index.serving.kept_bytes = 2**20
         mem.recall("note 7", k=3)
+        kept = index.fetched
+        assert part_for(index, generation) is kept
+        assert part_for(index, replace(generation, number=2)) is not kept
+        mem.recall("note 7", k=3)
+        mem.erase(made[7].id, reason="asked")
+        mem.recall("note 8", k=3)
         fetched = mem._vault.index("default").fetched
         assert fetched is not None
         assert not fetched.have()[7:8].any()
+
+
+@pytest.mark.parametrize("keep", ["0", "64"])
+def test_the_same_said_often_comes_in_the_order_of_rows(tmp_path: Path, keep: str) -> None:
+    """More equal vectors than a search is deep, in more rows than are asked for: the first rows are the nearest."""
+    items = [
+        {"content": "the tea is warm" if i % 5 else f"a boat {i}", "session_id": f"s{i}", "tags": ["said"]}
+        for i in range(900)
+    ]
+    items += [{"content": f"a kite {i}", "tags": ["few"]} for i in range(40)]
+    clock = ManualClock("2027-01-01T00:00:00Z")
+    settings: dict[str, Any] = {"embedder": "hashing:64", "clock": clock, "auto_supersede": False}
+    with (
+        AgentMemory(pg.address(tmp_path), **settings) as local,
+        AgentMemory(pg.address(tmp_path, mode="pushdown", keep=keep), **settings) as away,
+    ):
+        local.add_many(items)
+        assert local.stats()["memories"] == len(items), "none was merged"
+        for text in (
+            "the tea is warm",
+            "is it warm?",
+            "a boat 10",
+            "the kite and the tea",
+            "the tea is warm",
+        ):
+            for filters in (None, {"tags": ["few", "said"]}):
+                told = [m.recall(text, k=50, promote=False, filters=filters) for m in (local, away)]
+                one, other = ([(h.memory.id, h.score) for h in found] for found in told)
+                assert one == other, text
+
+
+def test_where_most_vectors_are_kept_they_are_searched_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    plain = PostgresStore.search
+
+    def seen(self: Any, tenant: str, near: Any, terms: Any, steps: Any) -> Any:
+        asked.append(near)
+        return plain(self, tenant, near, terms, steps)
+
+    monkeypatch.setattr(PostgresStore, "search", seen)
+    source = random.Random(8)
+    with (
+        AgentMemory(pg.address(tmp_path), embedder="hashing:64") as local,
+        AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as away,
+    ):
+        local.add_many([f"note {source.random()} of {source.choice('abcdefgh')}" for _ in range(1_200)])
+        now = local.clock.now()
+        for _ in range(40):
+            text = f"what is {source.random()} of {source.choice('abcdefgh')}?"
+            one, other = (mem.recall(text, k=10, now=now, promote=False) for mem in (local, away))
+            assert [(h.memory.id, h.score) for h in one] == [(h.memory.id, h.score) for h in other]
+        assert asked[0].query is not None
+        assert all(near is None or near.query is None for near in asked[-10:]), "all of them are here by now"
+        asked.clear()
+        local.add("one more")
+        assert away.recall("one more", k=1, promote=False)[0].content == "one more"
+        assert asked[0].ordinals.tolist() == [1_200], "only what is new is fetched"
+
+
+def test_a_part_in_no_order_scores_as_one_in_order() -> None:
+    source = np.random.default_rng(4)
+    data = source.normal(size=(60, 64)).astype("<f4")
+    data /= np.linalg.norm(data, axis=1, keepdims=True)
+    rows = [(i // 2, i % 2, 0, 1, data[i].tobytes(), b"") for i in range(60) if i // 2 != 11]
+    generation = Generation(1, "sample", 64, 1)
+    plain, mixed = FetchedPart(generation), FetchedPart(generation)
+    plain.take(rows)
+    for some in (rows[40:], rows[2:12], rows):
+        mixed.take([some[at] for at in source.permutation(len(some))])
+    assert len(mixed.ordinals) == len(plain.ordinals) == len(rows)
+    asked = np.array([3, 29, 11, 0, 40, 18])
+    assert mixed.missing(asked).tolist() == plain.missing(asked).tolist() == [11, 40]
+    one, other = (vector.scores(part, data[5], asked, 0.1, DEFAULT).tobytes() for part in (plain, mixed))
+    assert one == other
+    with pytest.raises(errors.StoreCorrupt, match="rows 50 and 51"):
+        plain.take([(50, 0, 0, 1, bytes(256), b""), (51, 0, 0, 1, bytes(252), b"")])
+    with pytest.raises(NotImplementedError):
+        mixed.prefix(3)
 
 
 def test_how_much_is_kept_is_checked(tmp_path: Path) -> None:
@@ -272,7 +352,7 @@ def test_recall_under_filters(pushed: Any, kind: str, monkeypatch: pytest.Monkey
         found = 0
         for query in queries:
             part = pushdown.candidates(pushed, TENANT, generation, mask, query, 50)
-            ordinals = part.ordinals.view()
+            ordinals = part.nearest
             assert mask[ordinals].all()
             assert len(ordinals) >= min(50, mask.sum()), "a short list"
             exact = np.flatnonzero(mask)[np.argsort(-(data[mask] @ query), kind="stable")[:10]]

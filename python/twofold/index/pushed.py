@@ -7,9 +7,8 @@ keeps a length per row and a sequence number per edge, from which the statistics
 from __future__ import annotations
 
 import hashlib
-import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -58,8 +57,6 @@ class Near(NamedTuple):
 
 # ordinal, part, start, stop, data, codes: a stored vector, little-endian float32; None for what need not be sent.
 Record = tuple[int, int, int, int, Any, Any]
-# All vectors of a row by part: 4 int64 each (ordinal, part, start, stop), the floats, the codes.
-StoredRow = tuple[bytes, bytes, tuple[bytes, ...]]
 # steps from the seeds, and a memory by the ordinal of its first version, or an entity by name
 Step = tuple[int, int | None, str | None]
 Postings = tuple[Ints, npt.NDArray[np.float32]]
@@ -431,69 +428,3 @@ class Beside:
         if self.steps is not None:
             self._graph.take(self._mask, self.steps, found.reached)
         self.terms, self.steps = [], None
-
-
-class FetchedVectors:
-    """The stored vectors that were fetched last, by row: as many as fit into the process's share of one tenant.
-
-    Belongs to a view, and goes with it: an erasure, or another log, makes the view anew.
-    """
-
-    _live: Final[weakref.WeakSet[FetchedVectors]] = weakref.WeakSet()
-
-    def __init__(self, limit: int) -> None:
-        """limit: bytes that all tenants of the process share."""
-        self._limit = limit
-        self._of: object = None
-        self._rows: OrderedDict[int, StoredRow] = OrderedDict()
-        self._there = np.zeros(0, np.bool_)
-        self._size = 0
-        if limit:
-            FetchedVectors._live.add(self)
-
-    def of(self, generation: object) -> FetchedVectors:
-        """Those of a generation; what is kept of another one is dropped."""
-        if self._of != generation:
-            self._of, self._size = generation, 0
-            self._rows.clear()
-            self._there[:] = False
-        return self
-
-    def have(self) -> Mask:
-        """Whose vectors are here: bool by ordinal, up to the last one that ever was."""
-        return self._there
-
-    def take(self, ordinals: Iterable[int]) -> dict[int, StoredRow]:
-        """What is here of some rows."""
-        out = {}
-        for ordinal in ordinals:
-            row = self._rows.get(ordinal)
-            if row is not None:
-                self._rows.move_to_end(ordinal)
-                out[ordinal] = row
-        return out
-
-    def put(self, rows: dict[int, StoredRow]) -> None:
-        """Keep them, and let go of what was used longest ago."""
-        share = self._limit // max(len(FetchedVectors._live), 1)
-        if not share or not rows:
-            return
-        if max(rows) >= len(self._there):
-            grown = np.zeros(max(rows) + 1 + len(self._there) // 2, np.bool_)
-            grown[: len(self._there)] = self._there
-            self._there = grown
-        for ordinal, row in rows.items():
-            if ordinal not in self._rows:
-                self._rows[ordinal] = row
-                self._size += _weight(row)
-                self._there[ordinal] = True
-        while self._size > share:
-            ordinal, row = self._rows.popitem(last=False)
-            self._size -= _weight(row)
-            self._there[ordinal] = False
-
-
-def _weight(row: StoredRow) -> int:
-    """Bytes, with what Python adds."""
-    places, data, codes = row
-    return len(places) + len(data) + sum(map(len, codes)) + 500

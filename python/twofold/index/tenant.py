@@ -25,13 +25,14 @@ from twofold.errors import StoreCorrupt
 from twofold.index.closings import Closing, Closings
 from twofold.index.columns import Codes, Column, Digests, Groups, Pairs, Ragged, Sparse, Texts
 from twofold.index.filters import Filters
-from twofold.index.pushed import FetchedVectors, PushedGraph, PushedLexicon, Serving
+from twofold.index.pushed import PushedGraph, PushedLexicon, Serving
 from twofold.index.stored import StoredTokens
 from twofold.model import TRAIT_ASKS, Changes, Event, Generation, IndexRow, Kind, Vectors
 from twofold.text import TagMatcher
 
 if TYPE_CHECKING:
     from twofold.index.ann import VectorGraph
+    from twofold.index.fetched import FetchedPart
 
 NO_EVENT = -OPEN
 VISIBILITIES = ("public", "team", "private")
@@ -225,7 +226,7 @@ class TenantIndex:
         else:
             self.lexicon = cast(_core.Lexicon, PushedLexicon(self, serving))
             self.graph = cast(_core.Graph, PushedGraph(self, serving))
-        self.fetched = None if serving is None else FetchedVectors(serving.kept_bytes)
+        self.fetched: FetchedPart | None = None  # of a store that searches: what was fetched and is kept
         self.edge_seq = Column(np.int64)
         self.edge_src = Column(np.uint32)
         self.edge_dst = Column(np.uint32)

@@ -76,9 +76,8 @@ def rank(
     known, first, last = known[last > first], first[last > first], last[last > first]
     if not len(known):
         return NOTHING
-    rows = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)])
-    found = part.index.scores(query, rows)
-    best = np.maximum.reduceat(found, np.concatenate(([0], np.cumsum(last - first)[:-1])))
+    rows, starts = _windows(first, last)
+    best = np.maximum.reduceat(part.index.scores(query, rows), starts)
     order = np.lexsort((known, -best))[: profile.depth]
     return Candidates(known[order], best[order].astype(np.float64))
 
@@ -89,6 +88,13 @@ def above(found: Candidates, least: float) -> Candidates:
         return found
     keep = int(np.count_nonzero(found.scores >= least))
     return Candidates(found.ordinals[:keep], found.scores[:keep])
+
+
+def _windows(first: Ordinals, last: Ordinals) -> tuple[Ordinals, Ordinals]:
+    """The vectors [first, last) of each memory, one memory after the other, and where each one's begin in them."""
+    counts = last - first
+    starts = np.cumsum(counts) - counts
+    return np.repeat(first - starts, counts) + np.arange(int(counts.sum())), starts
 
 
 def scores(
@@ -115,9 +121,8 @@ def scores(
     if not has.any():
         return out
     own = counts[has]
-    starts = np.cumsum(own) - own
-    rows = np.repeat(first[has] - starts, own) + np.arange(int(own.sum()))
-    found = part.index.scores(query, rows.astype(np.int64)).astype(np.float64)
+    rows, starts = _windows(first[has], last[has])
+    found = part.index.scores(query, rows).astype(np.float64)
     best = np.maximum.reduceat(found, starts)
     out[has] = best - profile.window_penalty * (spread / SPREAD) * logarithms(int(own.max()))[own - 1]
     return out

@@ -60,10 +60,11 @@ _THESE: Final = """SELECT ordinal, part, start, stop, data, codes, 0 FROM @vecto
 _OWN: Final = "FROM @embedding AS e WHERE e.tenant = %(tenant)s AND e.generation = %(generation)s"
 # What was recorded later than the mask was made is outside of it.
 _PASSES: Final = "CASE WHEN {x} < %(rows)s THEN get_bit(%(mask)b::bytea, {x}) = 1 ELSE false END"
+# Of equal ones the first rows, as in the core: the same text said more often than the margin is wide.
 _NEAR_AMONG: Final = f"""WITH near AS MATERIALIZED (SELECT e.ordinal {_OWN} AND e.ordinal = ANY(%(ordinals)b)
-    ORDER BY e.v <=> %(query)b::vector LIMIT %(count)s) {_SENT}"""
+    ORDER BY e.v <=> %(query)b::vector, e.ordinal LIMIT %(count)s) {_SENT}"""
 _NEAR_PASSING: Final = f"""WITH near AS MATERIALIZED (SELECT e.ordinal {_OWN}
-    AND {_PASSES.format(x="e.ordinal")} ORDER BY e.v <=> %(query)b::vector LIMIT %(count)s) {_SENT}"""
+    AND {_PASSES.format(x="e.ordinal")} ORDER BY e.v <=> %(query)b::vector, e.ordinal LIMIT %(count)s) {_SENT}"""
 _NEAR_PROPOSED: Final = f"""WITH found AS MATERIALIZED (
         SELECT e.ordinal, {{v}} <=> %(query)b::vector({{dimension}}) AS far {_OWN} AND {{there}}
         ORDER BY far LIMIT %(wide)s
