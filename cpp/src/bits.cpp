@@ -106,4 +106,33 @@ std::vector<double> rarity(std::span<const std::int64_t> document_frequency, dou
     return out;
 }
 
+Coded coded_places(std::span<const std::int64_t> vectors, std::span<const std::uint8_t> single,
+                   std::span<const std::int64_t> chosen, std::span<const std::int64_t> starts,
+                   std::span<const std::int64_t> stops) {
+    if (starts.size() != stops.size()) throw std::invalid_argument("starts and stops differ in length");
+    if (!single.empty() && single.size() != vectors.size())
+        throw std::invalid_argument("single has not one flag per place");
+    Coded out;
+    out.places.reserve(vectors.size());
+    for (std::size_t p = 0; p < vectors.size(); ++p) {
+        if (!single.empty() && single[p] == 0) {
+            out.places.push_back(0);
+            continue;
+        }
+        const auto vector = static_cast<std::size_t>(vectors[p]);
+        if (vectors[p] < 0 || vector >= starts.size())
+            throw std::out_of_range("no vector " + std::to_string(vectors[p]));
+        out.places.push_back(stops[vector] > starts[vector] ? 1 : 0);
+    }
+    for (std::size_t n = 0; n < chosen.size(); ++n) {
+        const auto place = static_cast<std::size_t>(chosen[n]);
+        if (chosen[n] < 0 || place >= vectors.size())
+            throw std::out_of_range("no place " + std::to_string(chosen[n]));
+        if (out.places[place] == 0) continue;
+        out.known.push_back(static_cast<std::int64_t>(n));
+        out.vectors.push_back(vectors[place]);
+    }
+    return out;
+}
+
 }  // namespace twofold

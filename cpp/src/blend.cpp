@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -35,6 +36,44 @@ std::vector<std::int64_t> order_of(std::span<const double> sums) {
     order.reserve(items.size());
     for (const detail::Scored& item : items) order.push_back(item.ordinal);
     return order;
+}
+
+/// What is taken off each row for the rows of its session with a higher sum, or an equal one and an earlier place.
+std::vector<double> repeats(std::span<const std::int64_t> rows, std::span<const double> sums,
+                            const SessionColumns& sessions) {
+    if (!rows.empty() && static_cast<std::size_t>(rows.back()) >= sessions.codes.size())
+        throw std::out_of_range("codes has too few rows");
+    struct Member {
+        std::uint32_t slot;
+        std::uint32_t at;
+    };
+    detail::Slots slots(rows.size());
+    std::vector<Member> members;
+    members.reserve(rows.size());
+    std::vector<std::size_t> ends;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const std::int64_t session = sessions.codes[static_cast<std::size_t>(rows[i])];
+        if (session < 0) continue;
+        const std::uint32_t slot = slots.of(session);
+        members.push_back({slot, static_cast<std::uint32_t>(i)});
+        ends.resize(slots.size(), 0);
+        ++ends[slot];
+    }
+    std::partial_sum(ends.begin(), ends.end(), ends.begin());
+    std::vector<std::size_t> begins(ends);
+    std::vector<std::uint32_t> of_session(members.size());
+    for (std::size_t n = members.size(); n-- > 0;) of_session[--begins[members[n].slot]] = members[n].at;
+    std::vector<double> out(rows.size(), -sessions.repeats * 0.0);
+    for (std::size_t slot = 0; slot < ends.size(); ++slot) {
+        const auto begin = of_session.begin() + static_cast<std::ptrdiff_t>(begins[slot]);
+        const auto end = of_session.begin() + static_cast<std::ptrdiff_t>(ends[slot]);
+        std::sort(begin, end, [sums](std::uint32_t a, std::uint32_t b) {
+            return sums[a] > sums[b] || (sums[a] == sums[b] && a < b);
+        });
+        for (auto at = begin; at != end; ++at)
+            out[*at] = -sessions.repeats * sessions.logs[static_cast<std::size_t>(at - begin)];
+    }
+    return out;
 }
 
 }  // namespace
@@ -160,26 +199,12 @@ Fused fuse(const PoolView& pool, std::span<const std::span<const double>> releva
     for (const std::vector<double>& addend : addends) {
         for (std::size_t i = 0; i < count; ++i) sums[i] += addend[i];
     }
-    std::vector<std::int64_t> order = order_of(sums);
     if (sessions != nullptr && sessions->repeats != 0.0) {
         if (sessions->logs.size() < count) throw std::invalid_argument("logs has not one value per candidate");
-        if (!rows.empty() && static_cast<std::size_t>(rows.back()) >= sessions->codes.size())
-            throw std::out_of_range("codes has too few rows");
-        detail::Slots slots(count);
-        std::vector<std::size_t> seen;
-        seen.reserve(count);
-        std::vector<double>& own = addends.emplace_back(count, -sessions->repeats * 0.0);
-        for (const std::int64_t at : order) {
-            const auto i = static_cast<std::size_t>(at);
-            const std::int64_t session = sessions->codes[static_cast<std::size_t>(rows[i])];
-            if (session < 0) continue;
-            const std::uint32_t slot = slots.of(session);
-            if (slot == seen.size()) seen.push_back(0);
-            own[i] = -sessions->repeats * sessions->logs[seen[slot]++];
-        }
-        for (std::size_t i = 0; i < count; ++i) sums[i] += own[i];
-        order = order_of(sums);
+        addends.push_back(repeats(rows, sums, *sessions));
+        for (std::size_t i = 0; i < count; ++i) sums[i] += addends.back()[i];
     }
+    const std::vector<std::int64_t> order = order_of(sums);
     Fused out;
     out.rows.reserve(count);
     out.scores.reserve(count);

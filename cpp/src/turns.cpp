@@ -104,13 +104,21 @@ Pool collect(std::span<const std::span<const std::int64_t>> lists, std::span<con
         const auto at = static_cast<std::size_t>(row);
         return inside(row) && set.has(at) ? set.place(at) : -1;
     };
-    pool.chosen.reserve(rows.size());
-    for (const std::int64_t row : rows) pool.chosen.push_back(place_of(row));
-    pool.previous.reserve(pool.ordinals.size());
-    pool.next.reserve(pool.ordinals.size());
-    for (const std::int64_t row : pool.ordinals) {
-        pool.previous.push_back(place_of(read(previous, row)));
-        pool.next.push_back(place_of(read(next, row)));
+    const std::size_t places = pool.ordinals.size();
+    pool.chosen.resize(rows.size());
+    pool.previous.resize(places);
+    pool.next.resize(places);
+    // Turns of a session mostly stand one after another, in the log and so in the pool: look there first.
+    std::size_t number = 0;
+    for (std::size_t p = 0; p < places; ++p) {
+        const std::int64_t row = pool.ordinals[p];
+        if (number < rows.size() && rows[number] == row) pool.chosen[number++] = static_cast<std::int64_t>(p);
+        const std::int64_t before = read(previous, row);
+        const std::int64_t after = read(next, row);
+        const bool follows = p > 0 && pool.ordinals[p - 1] == before;
+        const bool leads = p + 1 < places && pool.ordinals[p + 1] == after;
+        pool.previous[p] = follows ? static_cast<std::int64_t>(p) - 1 : before < 0 ? -1 : place_of(before);
+        pool.next[p] = leads ? static_cast<std::int64_t>(p) + 1 : after < 0 ? -1 : place_of(after);
     }
     return pool;
 }

@@ -469,5 +469,17 @@ def bits_maxsim(
 ) -> NDArray[np.float64]:
     """Return for each row the weighted mean over query codes of the best similarity among the row's codes."""
 
+def coded_places(
+    vectors: NDArray[np.int64],
+    single: NDArray[np.bool_],
+    chosen: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    stops: NDArray[np.int64],
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64]]:
+    """Return which places (p,) have one vector and codes, the numbers of the chosen that do, and their vectors.
+
+    vectors, single (p,): the vector of each place and whether it is its only one. starts, stops: by vector.
+    """
+
 def rarity(document_frequency: NDArray[np.int64], documents: float) -> NDArray[np.float64]:
     """Return BM25's inverse document frequency of each count."""

@@ -65,14 +65,16 @@ def entity_units(name: str) -> int:
 
 
 class Gazetteer(Protocol):
-    """Names to look for: which keys are among them, and the most units any of them has."""
+    """Names to look for: whether a key is one of them, and the most units any of them has."""
 
     @property
     def max_words(self) -> int:
         """Return the largest `entity_units` of its keys."""
 
     def among(self, keys: Sequence[str], /) -> Collection[str]:
-        """Return those of `keys` that are names."""
+        """Return those of `keys` that may be names: cheap, all others are none."""
+
+    def __contains__(self, key: object, /) -> bool: ...
 
 
 class NameSet:
@@ -167,9 +169,9 @@ def _look_up(text: str, names: Gazetteer) -> Iterator[tuple[int, str]]:
         start = spans[at][0]
         for last in reversed(range(len(runs[at]))):
             key = runs[at][last]
-            if key not in known:
+            if key not in known or key not in names:
                 key = " ".join(key.split())
-                if key not in known:
+                if key not in known or key not in names:
                     continue
             if key in STOP_WORDS and original[start].islower():
                 continue

@@ -470,7 +470,6 @@ class AgentMemory:
         index = self._vault.index(self.tenant)
         asked = query.prepare(
             self._vault,
-            self._principal,
             self._own,
             query_text,
             index=index,
@@ -586,7 +585,7 @@ class AgentMemory:
     def explain(self, query_text: str, memory_id: str, **options: Any) -> explaining.Explanation:
         """Why a memory is or is not in a recall's answer: layer by layer, addend by addend. Never promotes."""
         index = self._vault.index(self.tenant)
-        asked = query.prepare(self._vault, self._principal, self._own, query_text, index=index, **options)
+        asked = query.prepare(self._vault, self._own, query_text, index=index, **options)
         return explaining.explain(self._vault, self._principal, asked, memory_id)
 
     @audited

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from twofold import text
-from twofold.access import Principal, check_pattern
+from twofold.access import check_pattern
 from twofold.clock import to_us
 from twofold.errors import BudgetError, InvalidInput
 from twofold.index.filters import Filters
@@ -87,7 +87,6 @@ def whole(value: Any, name: str, low: int, high: int) -> int:
 
 def prepare(
     vault: Vault,
-    principal: Principal,
     own: tuple[str, ...],
     query: str,
     *,

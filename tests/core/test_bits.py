@@ -88,3 +88,33 @@ def test_other_widths_and_types_are_refused():
         _core.rarity(np.array([-1], np.int64), 3.0)
     with pytest.raises(ValueError, match="documents"):
         _core.rarity(np.array([1], np.int64), -3.0)
+
+
+@given(st.data())
+def test_coded_places_are_those_of_one_vector_with_codes(data):
+    vectors = data.draw(st.integers(1, 6))
+    starts = data.draw(st.lists(st.integers(0, 9), min_size=vectors, max_size=vectors))
+    stops = [start + data.draw(st.integers(0, 2)) for start in starts]
+    places = data.draw(st.lists(st.tuples(st.integers(0, vectors - 1), st.booleans()), max_size=8))
+    chosen = sorted(data.draw(st.sets(st.integers(0, len(places) - 1)))) if places else []
+    flags, known, own = _core.coded_places(
+        np.array([v for v, _ in places], np.int64),
+        np.array([alone for _, alone in places], np.bool_),
+        *(np.array(column, np.int64) for column in (chosen, starts, stops)),
+    )
+    coded = [alone and stops[v] > starts[v] for v, alone in places]
+    assert flags.tolist() == coded
+    assert known.tolist() == [n for n, place in enumerate(chosen) if coded[place]]
+    assert own.tolist() == [places[place][0] for place in chosen if coded[place]]
+
+
+def test_coded_places_refuses_what_lies_outside():
+    one, alone = np.zeros(1, np.int64), np.ones(1, np.bool_)
+    with pytest.raises(IndexError, match="vector 1"):
+        _core.coded_places(one + 1, alone, one, one, one)
+    with pytest.raises(IndexError, match="place 1"):
+        _core.coded_places(one, alone, one + 1, one, one)
+    with pytest.raises(ValueError, match="flag"):
+        _core.coded_places(one, alone[:0], one, one, one)
+    with pytest.raises(ValueError, match="length"):
+        _core.coded_places(one, alone, one, one, one[:0])

@@ -23,13 +23,20 @@ class Gazetteer:
 
     def __init__(self, view: View, mask: Mask) -> None:
         self._view, self._mask = view, mask
+        self._known: dict[object, int] = {}  # codes of keys that were asked for
         self._rows: dict[int, Ordinals] = {}  # by code of the entity
         self.max_words = 6
 
     def among(self, keys: Sequence[str]) -> set[str]:
-        """Those of the keys that name an entity of the rows."""
+        """Those of the keys that name an entity of any row, seen or not."""
         codes = self._view.index.entities.get_all(list(keys))
-        return {key for key, code in zip(keys, codes, strict=True) if code >= 0 and len(self.rows(code))}
+        known = {key: code for key, code in zip(keys, codes, strict=True) if code >= 0}
+        self._known.update(known)
+        return set(known)
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a key out of `among` names an entity of the rows."""
+        return key in self._known and len(self.rows(self._known[key])) > 0
 
     def codes(self, names: Sequence[str]) -> dict[str, int]:
         """The codes of names, -1 for unknown ones."""

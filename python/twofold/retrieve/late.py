@@ -70,15 +70,15 @@ def scores(
     if part is None or asked is None or not len(chosen) or asked.codes.shape[1] != part.code_words:
         return None
     numbers, single = part.single(ordinals)
-    starts, stops = part.code_starts.view()[numbers], part.code_stops.view()[numbers]
-    coded = single & (stops > starts)
-    known = np.flatnonzero(coded[chosen])
+    coded, known, own = _core.coded_places(
+        numbers, single, chosen, part.code_starts.view(), part.code_stops.view()
+    )
     if not len(known):
         return None
     weight = weights(view, scope, asked.terms)
     used = weight > 0.0
     if not used.any():
         return None
-    codes, first, last = part.token_rows(numbers[chosen[known]])
+    codes, first, last = part.token_rows(own)
     similarity = _core.bits_maxsim(np.ascontiguousarray(asked.codes[used]), weight[used], codes, first, last)
     return Late(coded, known, similarity)

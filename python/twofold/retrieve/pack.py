@@ -40,9 +40,9 @@ def diversify(
     twin_key: equal for rows that say the same. deep: look at all candidates (a budget may skip many of them),
     else only at as many as can still be returned. Returns the candidates left and the pairs (dropped, kept).
     """
-    ordinals = candidates.ordinals.tolist()
     by_vector = part is not None and profile.duplicate_threshold <= 1.0
-    n = len(ordinals) if deep else min(len(ordinals), 4 * k)
+    n = len(candidates.ordinals) if deep else min(len(candidates.ordinals), 4 * k)
+    ordinals = candidates.ordinals[:n].tolist()
     vectors = (
         best_vectors(part, candidates.ordinals[:n])
         if part is not None and n and (by_vector or profile.mmr_lambda is not None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any, Final
@@ -49,6 +50,9 @@ def row_of(values: Iterable[Any]) -> Row:
     found = list(values)
     for at in _ROW_LISTS:
         text = found[at]
+        if not text:
+            found[at] = ()
+            continue
         if (plain := _plain_list(text)) is not None:
             found[at] = plain
             continue
@@ -65,17 +69,16 @@ def row_of(values: Iterable[Any]) -> Row:
     return Row._make(found)
 
 
+_PLAIN: Final = re.compile(r'\["[^"\\]*+(?:","[^"\\]*+)*+"\]').fullmatch
+
+
 def _plain_list(text: Any) -> tuple[str, ...] | None:
     """The list of a text that is surely its canonical JSON (nothing escaped or unprintable); None: look closer."""
     if not text:
         return ()
-    if not isinstance(text, str) or len(text) < 4 or not text.startswith('["') or not text.endswith('"]'):
+    if not isinstance(text, str) or not _PLAIN(text) or not text.isprintable():
         return None
-    if "\\" in text or not text.isprintable():
-        return None
-    inner = text[2:-2]
-    found = inner.split('","')
-    return tuple(found) if inner.count('"') == 2 * (len(found) - 1) else None
+    return tuple(text[2:-2].split('","'))
 
 
 def _list_of(text: str, ordinal: Any) -> tuple[str, ...]:
