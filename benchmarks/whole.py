@@ -45,7 +45,7 @@ from .common import (
 DIMENSION = 384
 SIZES = (1000, 10_000, PUBLISHED_ROWS, 100_000)
 LARGE = 1_000_000
-OPENINGS = 5
+OPENINGS = 20
 UNBACKED_AFTER = 5.0
 """Seconds after which a virtual machine that reports its free memory has given it back."""
 RULES = 2
@@ -283,6 +283,8 @@ def curve(results: dict[int, dict[str, Any]]) -> dict[str, Any]:
     sizes = sorted(results)
     out: dict[str, Any] = {}
     for name in CURVE:
+        if any(name not in results[s] for s in sizes):
+            continue
         costs = [results[s][name] * (s if name.endswith("bytes") else 1) for s in sizes]
         out[name] = {
             "exponent": exponent(sizes, costs),
@@ -369,6 +371,7 @@ def markdown(results: dict[int, dict[str, Any]], commands: dict[str, Any]) -> st
         ("disk per memory", lambda r: f"{r['disk_bytes'] / 1024:.2f} KiB"),
     ]
     rows = [[label, *(cell(results[s]) for s in sizes)] for label, cell in wanted]
+    rows = [row for row in rows if any(row[1:])]
     text = "Least / median / p99 of clean samples (least / median of processor time)\n\n"
     text += table(["", *(f"{s:,} memories" for s in sizes)], rows) + "\n"
     if len(sizes) > 1:
@@ -384,15 +387,19 @@ def markdown(results: dict[int, dict[str, Any]], commands: dict[str, Any]) -> st
     return text
 
 
-def measure(sizes: list[int], stores: Path, *, commands: bool = True) -> dict[str, Any]:
-    encoder = encoder_or_none()
+def measure(
+    sizes: list[int], stores: Path, *, commands: bool = True, opening_only: bool = False
+) -> dict[str, Any]:
+    encoder = None if opening_only else encoder_or_none()
     results: dict[int, dict[str, Any]] = {}
     for rows in sizes:
         say(f"{rows:,} memories")
         folder = stores / str(rows)
         folder.mkdir(parents=True, exist_ok=True)
         built = stored(folder, rows)
-        results[rows] = {**built, **opening(folder, rows), **steady(folder, rows, encoder)}
+        results[rows] = {**built, **opening(folder, rows)}
+        if not opening_only:
+            results[rows] |= steady(folder, rows, encoder)
         results[rows]["disk_bytes"] = folder_bytes(folder / "store") / rows
         say(f"  {json.dumps(results[rows])}")
     return {
@@ -411,10 +418,13 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help=f"a store of {LARGE:,} too")
     parser.add_argument("--stores", type=Path, help="keep the stores here; left out, they are removed")
     parser.add_argument("--no-commands", action="store_true", help="leave the command line out")
+    parser.add_argument("--opening", action="store_true", help="open + first recall only")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
+    if options.plot and options.opening:
+        parser.error("--plot shows everything: without --opening")
     if options.plot and version("matplotlib") is None:
         parser.error("--plot needs matplotlib: pip install 'twofold[bench]'")
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
@@ -426,7 +436,12 @@ def main() -> None:
     pin()
     sizes = sorted({*options.sizes, *([LARGE] if options.large else [])})
     with tempfile.TemporaryDirectory() as scratch:
-        found = measure(sizes, options.stores or Path(scratch), commands=not options.no_commands)
+        found = measure(
+            sizes,
+            options.stores or Path(scratch),
+            commands=not (options.no_commands or options.opening),
+            opening_only=options.opening,
+        )
     about = found["machine"]
     text = "\n".join(
         [
