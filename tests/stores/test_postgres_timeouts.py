@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import threading
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 psycopg: Any = pytest.importorskip("psycopg")
 
 from tests.stores import pg
 
 from twofold import AgentMemory
+from twofold.cli import main
 from twofold.errors import StoreBusy, StoreError
 from twofold.stores import open_store, postgres, postgres_replica
 from twofold.testing import TENANT, add, assert_sound, sample_batch
@@ -89,6 +92,22 @@ def test_a_stopped_server_fails_calls_in_time_and_is_found_again(
         mem.add("another heron")
         assert len(mem.recall("heron", promote=False)) == 2
         assert mem.verify().ok
+
+
+def test_the_doctor_says_that_a_stopped_server_does_not_answer(server: pg.Server, tmp_path: Path) -> None:
+    url = pg.address(tmp_path, server=server, **LIMITS)
+    with AgentMemory(url, embedder=None, busy_timeout=1.0) as mem:
+        mem.add("one")
+        with paused(server), within(20):
+            body = mem.doctor()
+            said = CliRunner().invoke(main, ["doctor", "--store", url, "--embedder", "none", "--json"])
+        told = {one["name"]: one for one in body["checks"]}
+        assert told["store"]["state"] == told["connection"]["state"] == "fail"
+        assert said.exit_code == 1
+        told = {one["name"]: one for one in json.loads(said.stdout)["checks"]}
+        assert told["open"]["state"] == told["connection"]["state"] == "fail"
+        assert "reachable" in told["connection"]["remedy"]
+        assert "connection" not in {one["name"] for one in mem.doctor()["checks"]}
 
 
 def test_a_server_that_is_slow_but_alive_is_waited_for(server: pg.Server, tmp_path: Path) -> None:

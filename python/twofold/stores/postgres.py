@@ -645,7 +645,7 @@ class PostgresStore:
             except IndexError:
                 return
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> Heard:
         db = Heard.connect(self._dsn, autocommit=True, prepare_threshold=self._prepare)
         db.limit = self._silence
         db.adapters.register_dumper(int, _Whole)

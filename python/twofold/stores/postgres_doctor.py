@@ -41,6 +41,7 @@ CROWDED: Final = 0.8  # share of the server's connections in use that warns
 OLDEST: Final = 130000
 _PINGS: Final = 5
 _SECONDS: Final = "15000"  # milliseconds, for one statement of a check
+LIMIT = 20.0  # seconds after which a server that says nothing is one that does not answer
 _NOBODY: Final = "\x01 a tenant that nobody is"
 
 # What each is needed for, and how it is made.
@@ -116,6 +117,7 @@ def _through(store: PostgresStore, now: Now, tenant: str | None = None) -> list[
             else "is the server running, and reachable from here, and are role, password and database right?"
         )
         return [Finding("connection", "fail", said, remedy)]
+    db.limit = LIMIT
     try:
         looking = _Looking(db, store)
         checks: list[tuple[str, Callable[[], Iterable[Finding]]]] = [
