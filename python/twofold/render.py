@@ -33,14 +33,19 @@ def escape(text: str) -> str:
     return _SPOOF.sub("(", text)
 
 
+def _name(text: str) -> str:
+    """A name that is one word in nearly every memory: types are an open set, ids and roles may be imported."""
+    return text if text.isalnum() else escape(text)[:60]
+
+
 def label(memory: Memory) -> str:
     """id, type, day, who said or recorded it, role, and trust when it is not full."""
     when = memory.event_date or memory.valid_from
-    parts = [memory.id, memory.memory_type, iso(to_us(when))[:10]]
+    parts = [_name(memory.id), _name(memory.memory_type), iso(to_us(when))[:10]]
     if memory.speaker:
         parts.append(escape(memory.speaker)[:60])
     if memory.agent_role != "owner":
-        parts.append(f"by {escape(memory.agent_id)[:60]}/{memory.agent_role}")
+        parts.append(f"by {escape(memory.agent_id)[:60]}/{_name(memory.agent_role)}")
     if memory.source_id:
         parts.append(f"from {escape(memory.source_id)[:80]}")
     if memory.confidence < 1.0:
