@@ -167,3 +167,44 @@ def test_names_of_other_kinds(value: Any) -> None:
         ):
             with pytest.raises((errors.InvalidInput, errors.NotFound)):
                 ask()
+
+
+@pytest.mark.parametrize("value", [None, True, 7, b"x", ["a"], {}, object(), "", "a\0b", "\ud800"], ids=repr)
+def test_paths_that_are_none(value: Any) -> None:
+    with AgentMemory(":memory:", embedder=None) as mem:
+        for ask in (
+            lambda: AgentMemory(value, embedder=None),
+            lambda: mem.export_json(value),
+            lambda: mem.import_json(value),
+            lambda: mem.backup(value),
+        ):
+            with pytest.raises((errors.InvalidInput, errors.StoreError)):
+                ask()
+
+
+def test_paths_that_no_file_system_takes(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with AgentMemory(tmp_path / "s", embedder=None) as mem:
+        mem.add("x")
+        for path in (
+            tmp_path / ("a" * 300),
+            tmp_path / "loop",
+            tmp_path / "loop" / "x",
+            tmp_path / "s" / "twofold.db" / "x",
+        ):
+            if path.name != "loop":
+                with pytest.raises(errors.StoreError):
+                    AgentMemory(path, embedder=None)
+            with pytest.raises((errors.StoreError, errors.InvalidInput, errors.NotFound)):
+                mem.import_json(path)
+            with pytest.raises((errors.StoreError, errors.InvalidInput)):
+                mem.backup(path)
+
+
+@pytest.mark.parametrize("value", [True, 7, 1.5, b"x", ["a"], {}, object()], ids=repr)
+@pytest.mark.parametrize(
+    "setting", ["entities", "replica", "l2_similarity_threshold", "decay", "embedder", "ann"]
+)
+def test_settings_of_other_kinds(setting: str, value: Any) -> None:
+    with pytest.raises(errors.InvalidInput):
+        AgentMemory(":memory:", **{"embedder": None, setting: value})

@@ -124,8 +124,11 @@ class Config:
                 raise InvalidInput(
                     f"setting {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}"
                 )
+        for name in ("entities", "replica"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InvalidInput(f"setting {name} must be a string, not {getattr(self, name)!r}")
         threshold = self.l2_similarity_threshold
-        if threshold is not None and not 0.0 <= threshold <= 1.0:
+        if threshold is not None and (type(threshold) not in (int, float) or not 0.0 <= threshold <= 1.0):
             raise InvalidInput(f"setting l2_similarity_threshold must be in 0..1, not {threshold!r}")
         return self
 

@@ -32,6 +32,21 @@ def reason(error: OSError) -> str:
     return f"{error.strerror or error}; {_REMEDIES.get(error.errno or 0, 'see the message')}"
 
 
+def path_of(value: Any) -> Path:
+    """A path as the caller gave it, `~` not expanded. InvalidInput for what names no file on any system."""
+    try:
+        text = os.fspath(value)
+    except TypeError:
+        raise InvalidInput(f"a path is a string or a Path, not {value!r}") from None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InvalidInput(f"{text!r} is not a path")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{text!r} is not a path: it has characters that no file name has") from None
+    return Path(text)
+
+
 @contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[None]:
     """Around the reading of a file. NotFound where there is none, InvalidInput for what is no UTF-8 or no file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +18,13 @@ from twofold import erase as erasing
 from twofold import explain as explaining
 from twofold import lookup, query, recall, remember, replay, transfer, verify
 from twofold import maintain as keeping
-from twofold.access import ROLE_TABLE, Grant, Principal, check_name, check_pattern, role_of
+from twofold.access import ROLE_TABLE, Grant, Principal, check_name, role_of
 from twofold.clock import Clock, SystemClock, monotonic, to_us
 from twofold.config import Config
 from twofold.decay import DecayPolicy
 from twofold.embed import Embedder, open_embedder
 from twofold.errors import InvalidInput, PermissionDenied, StoreError
+from twofold.files import path_of
 from twofold.follow import Follower
 from twofold.index import ann
 from twofold.index.filters import Filters
@@ -116,12 +118,14 @@ class AgentMemory:
         """
         if isinstance(decay, str):
             settings["decay"], decay = decay, None
+        elif not isinstance(decay, DecayPolicy | None):
+            raise InvalidInput(f"decay must be a DecayPolicy or the name of one, not {decay!r}")
         self.config = config if isinstance(config, Config) else Config.load(config, **settings)
         if isinstance(config, Config) and settings:
             raise InvalidInput("give either config= or single settings, not both")
         tenant, namespace = check_name(tenant, "tenant"), check_name(namespace, "namespace")
         chosen = self.config.embedder if embedder == "default" else embedder
-        opened = open_embedder(chosen) if chosen is None or isinstance(chosen, str) else chosen
+        opened = open_embedder(chosen)
         dimensions = self.config.l2_embedding_dimensions
         if dimensions is not None and opened is not None and opened.dimension != dimensions:
             raise InvalidInput(
@@ -218,11 +222,7 @@ class AgentMemory:
             self._refuse("as_agent", f"role {self._principal.role_name} may not make handles")
         if tenant is not None and tenant != self.tenant and not (self._admin and self._principal.is_owner):
             self._refuse("as_agent", f"this handle sees tenant {self.tenant!r} only, not {tenant!r}")
-        if isinstance(namespaces, str):
-            namespaces = [namespaces]
-        patterns = None if namespaces is None else tuple(dict.fromkeys(check_pattern(n) for n in namespaces))
-        if patterns == ():
-            raise InvalidInput("namespaces is empty; leave it out for the role's reach")
+        patterns = None if namespaces is None else query.patterns_of(namespaces, ())
         if write_quota is not None:
             write_quota = query.whole(write_quota, "write_quota", 0, 10**12)
         limits = [
@@ -663,7 +663,7 @@ class AgentMemory:
     @audited
     def export_json(self, path: str | Path, *, vectors: bool = True) -> int:
         """Write what this handle may see as JSON lines; the owner's export is lossless. Returns the lines."""
-        return transfer.export_json(self._vault, self._principal, Path(path), vectors=vectors)
+        return transfer.export_json(self._vault, self._principal, path_of(path), vectors=vectors)
 
     @audited
     def import_json(
@@ -671,7 +671,7 @@ class AgentMemory:
     ) -> transfer.ImportReport:
         """Read an export: into an empty tenant as it was, log included; else memory by memory. Owner only."""
         return transfer.import_json(
-            self._vault, self._principal, self._namespace or "default", Path(path), dry_run, progress
+            self._vault, self._principal, self._namespace or "default", path_of(path), dry_run, progress
         )
 
     @audited
@@ -679,8 +679,8 @@ class AgentMemory:
         """A consistent copy of the store's database, taken while others write."""
         remember.demand(self._principal, "backup", "the store")
         self._vault.flush_all()
-        target = Path(path)
-        if target.exists():
+        target = path_of(path)
+        if os.path.lexists(target):
             raise StoreError(f"{target} exists already; give a path that does not")
         self._vault.store.backup(target)
         return target
@@ -694,7 +694,9 @@ def _store_options(path: str | Path, config: Config) -> dict[str, Any]:
     """The settings that the store at this address understands."""
     if isinstance(path, str) and path.startswith((":memory:", "memory:")):
         return {}
-    if isinstance(path, Path) or "://" not in path or path.startswith("sqlite:"):
+    if not isinstance(path, str):
+        path = str(path_of(path))
+    if "://" not in path or path.startswith("sqlite:"):
         return {"timeout": config.busy_timeout, "synchronous": config.synchronous.upper()}
     return {"timeout": config.busy_timeout}
 

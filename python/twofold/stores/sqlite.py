@@ -26,6 +26,7 @@ import numpy as np
 
 from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
+from twofold.files import path_of, reason
 from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
@@ -924,20 +925,27 @@ def _check(db: sqlite3.Connection, tenant: str) -> list[str]:
 
 def database_file(path: str | Path) -> Path:
     """The absolute path of the database file that a user's path means."""
-    text = os.fspath(path)
-    if not text or "\0" in text:
-        raise InvalidInput(f"{text!r} is not a path; give a folder or a .db file")
+    text = str(path_of(path)) if path else ""
+    if not text:
+        raise InvalidInput(f"{path!r} is not a path; give a folder or a .db file")
     if text == ":memory:":
         raise InvalidInput("':memory:' is the in-memory store; open it with twofold.stores.open_store")
     found = Path(text).expanduser()
-    if found.suffix not in _SUFFIXES and not found.is_file():
-        found = found / FILE_NAME
+    try:
+        if found.suffix not in _SUFFIXES and not found.is_file():
+            found = found / FILE_NAME
+    except OSError as error:
+        raise StoreError(f"cannot open {text}: {reason(error)}") from None
     return Path(os.path.abspath(found))  # noqa: PTH100 -- resolve() would follow links of a path not made yet
 
 
 def prepare_folder(file: Path, *, allow_network_fs: bool) -> None:
     """Make the file's folder, and refuse one on a network file system."""
-    if file.is_dir():
+    try:
+        folder = file.is_dir()
+    except OSError as error:
+        raise StoreError(f"cannot open {file}: {reason(error)}") from None
+    if folder:
         raise StoreError(f"{file} is a folder; name a file in it, or the folder without {file.suffix}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
