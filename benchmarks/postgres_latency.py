@@ -81,7 +81,8 @@ def measure(server: Any, memories: int, count: int, age: bool) -> None:
     told = items(memories)
     folder = tempfile.mkdtemp()
     address = pg.address(Path(f"/latency/{memories}"), server=server)
-    pushed = f"{address}&mode=pushdown"
+    # Three handles of this process share what is kept: as much for each as a process of its own would keep.
+    pushed = f"{address}&mode=pushdown&keep=192"
     took = {"SQLite": filled(folder, told), "PostgreSQL": filled(address, told)}
     start = perf_counter()
     with AgentMemory(pushed, embedder=Supplied(DIMENSION)) as mem:
@@ -114,7 +115,7 @@ def measure(server: Any, memories: int, count: int, age: bool) -> None:
             "SQLite": recalls(folder),
             "PostgreSQL local": recalls(address),
             "PostgreSQL pushdown, exact": recalls(pushed, 10**9),
-            "PostgreSQL pushdown, exact, keep=0": recalls(f"{pushed}&keep=0", 10**9),
+            "PostgreSQL pushdown, exact, keep=0": recalls(pushed.replace("keep=192", "keep=0"), 10**9),
             "PostgreSQL pushdown, HNSW": recalls(pushed, 0),
             "SQLite, 1 % eligible": recalls(folder, **few),
             "PostgreSQL pushdown, 1 % eligible": recalls(pushed, **few),

@@ -213,7 +213,8 @@ def test_vectors_words_and_relations_searched_on_the_replica(
         db.execute("CREATE EXTENSION IF NOT EXISTS vector")
     pushed = f"{address}&mode=pushdown"
     with AgentMemory(pushed, embedder="hashing:64") as plain, reader(pair, pushed, 0) as mem:
-        plain.add_many([{"content": f"swan {i} on the lake", "entities": ["Ann"]} for i in range(400)])
+        made = plain.add_many([{"content": f"swan {i} on the lake", "entities": ["Ann"]} for i in range(400)])
+        plain.link(made[0].id, made[1].id, "swims with")
         now = plain.clock.now()
         wanted = plain.recall("swan 7", k=5, now=now, promote=False)
         pair.caught_up()

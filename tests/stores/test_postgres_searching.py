@@ -162,6 +162,48 @@ def test_a_walk_stops_where_there_are_enough_nodes(told: Any) -> None:
         assert one[1].tolist() == other[1].tolist(), limit
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_walk_is_asked_for_where_memories_are_linked(tmp_path: Path, linked: bool) -> None:
+    """Without links the columns say what is near; either way it is what the core's graph says."""
+    source = random.Random(12)
+    items = random_items(source, 200)
+    for item in items:
+        item["entities"] = source.sample([*NAMES, *THINGS, LONG], source.randrange(4))
+    address = pg.address(tmp_path)
+    with AgentMemory(address, embedder=None, auto_supersede=False) as mem:
+        made = [m.id for m in mem.add_many(items)]
+        mem.update(made[3], entities=["Ann"], content="corrected")
+        mem.forget(made[9])
+        mem.erase(made[11], reason="asked")
+        if linked:
+            mem.link(made[20], made[30], "caused")
+    store = open_store(pg.address(tmp_path, mode="pushdown"))
+    here, there = views(address, store)
+    asked = []
+    walk = store.walk
+    store.walk = lambda *arguments: asked.append(arguments) or walk(*arguments)  # type: ignore[func-returns-value]
+    chance = np.random.default_rng(3)
+    reached = 0
+    for share in (1.0, 0.5, 0.05):
+        mask = (chance.random(here.rows) < share) & ~here.index.erased.view(here.rows)
+        nodes = here.facts(mask).nodes
+        for names in (["ann"], ["ann", "bob"], [entity_key(LONG)]):
+            seeds = np.array([2 * here.index.entities.get(name) + 1 for name in names], np.uint32)
+            for hops in (0, 1, 2, 3, 4, 5):
+                for limit in (1, 2, 7, 60, 10_000, None):
+                    for edges in (here.edges, here.edges // 2):
+                        one, other = (
+                            v.index.graph.expand(seeds, hops, prefix=edges, mask=nodes, limit=limit)
+                            for v in (here, there)
+                        )
+                        assert one[0].tolist() == other[0].tolist(), (share, names, hops, limit)
+                        assert one[1].tolist() == other[1].tolist(), (share, names, hops, limit)
+                        reached += len(one[0])
+    assert reached > 1_000
+    assert bool(asked) == linked
+    store.close()
+
+
 def test_what_is_derived_is_kept_by_every_write(told: Any) -> None:
     """Edges and postings that were kept step by step are those that a new derivation gives."""
     folder, store = told

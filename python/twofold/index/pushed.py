@@ -368,26 +368,44 @@ class PushedGraph:
     ) -> tuple[list[tuple[int, int]], Steps | None, int]:
         """What is known without the store, (hop, node); the walk for the rest, if there is any; how many nodes."""
         index = self._index
+        near = np.zeros(0, np.bool_)
         edges = index.edge_seq.view(prefix)
         # Edges are in the order of the log, and all of one event are in or out together.
         seq = int(edges[-1]) if len(edges) else 0
         most = len(index.ids) + len(index.entities) + 1 if limit is None else limit
         start = sorted(set(seeds.tolist()))
         found = [(0, node) for node in start]
-        room = max(most - len(start), 0)
         lineage = index.lineage.view()
-        # A step away are the memories of rows about the seeds, which a view knows; perhaps they fill the list.
-        near = np.zeros(len(index.ids), np.bool_)
-        for node in start if hops > 0 else ():
-            rows = index.entity_rows_of(node // 2)
-            near[lineage[rows[: np.searchsorted(index.row_seq.view()[rows], seq, "right")]]] = True
+        rows = int(np.searchsorted(index.row_seq.view(), seq, "right"))
+        # A step away are the memories of rows about the seeds, which a view knows; perhaps they fill the list. What
+        # is further away follows from its columns too, as long as no memory is linked to another.
+        linked = bool(index.links) and index.links[0][0] <= seq
+        fresh = np.ones(len(index.ids), np.bool_)  # memories that may be walked over and were not
         if mask is not None:
-            near[: len(mask[0::2])] &= mask[0::2][: len(near)]
-            near[len(mask[0::2]) :] = False
-        beside = np.flatnonzero(near)
-        if hops < 1 or len(beside) >= room:
-            found += [(1, 2 * memory) for memory in beside[:room].tolist()]
+            fresh[: len(mask[0::2])] = mask[0::2][: len(fresh)]
+            fresh[len(mask[0::2]) :] = False
+        entities = {node // 2 for node in start}
+        edge = sorted(entities)
+        for hop in range(1, hops + 1):
+            if len(found) >= most or (linked and hop > 1):
+                break
+            if hop % 2:
+                near = np.zeros(len(fresh), np.bool_)
+                for code in edge:
+                    own = index.entity_rows_of(code)
+                    near[lineage[own[: np.searchsorted(own, rows)]]] = True
+                near &= fresh
+                fresh &= ~near
+                found += [(hop, 2 * memory) for memory in np.flatnonzero(near).tolist()]
+            else:
+                about = index.row_entities
+                of = {code for row in np.flatnonzero(near[lineage[:rows]]).tolist() for code in about[row]}
+                edge = sorted(of - entities)
+                entities |= of
+                found += [(hop, 2 * code + 1) for code in edge]
+        if hops <= 1 or not linked or len(found) >= most:
             return found[:most], None, most
+        del found[len(start) :]
         first = np.flatnonzero(np.diff(np.maximum.accumulate(lineage), prepend=-1))
         passes = np.zeros(len(lineage), np.bool_)
         passes[first] = True if mask is None else mask[0::2][: len(first)]
