@@ -226,7 +226,9 @@ def test_a_pool_that_is_used_up(tmp_path: Path) -> None:
             while postgres_doctor._pool(store).state != "fail":
                 assert time.monotonic() < until
                 time.sleep(0.01)
-            assert "1 of 1 writers in use, 1 waiting" in postgres_doctor._pool(store).detail
+            assert "0 of 2 readers in use, 0 waiting, 1 of 1 writers in use, 1 waiting" in (
+                postgres_doctor._pool(store).detail
+            )
         waiting.join()
         assert unusual(mem) == {}
 

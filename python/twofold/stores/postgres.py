@@ -52,6 +52,7 @@ Arguments = Sequence[Any] | Mapping[str, Any]  # of a statement: by place, or by
 
 DEFAULT_SCHEMA: Final = "twofold"
 _VECTOR_CHUNK: Final = 4_096  # ordinals whose vectors are in memory twice while they are read
+PLACES: Final = {"read": "readers", "write": "writers"}  # connections, as the address names their number
 GRACE = 5.0  # seconds after which a statement that has timed out must have been answered
 _ATTEMPTS: Final = 5  # of a transaction that the server gave up: deadlock, serialisation
 _OURS: Final = (
@@ -417,8 +418,17 @@ class PostgresStore:
         """
         if tenant in self._filled:
             return
-        with self.transaction(tenant) as open_:
-            places = open_.fill_searched()
+        start, attempt = monotonic(), 0
+        while True:
+            try:
+                with self.transaction(tenant) as open_:
+                    places = open_.fill_searched()
+                break
+            except psycopg.Error as error:
+                attempt += 1
+                if not self._worth_retrying(error, attempt, start):
+                    self._fail(error, "make what is searched")
+            self._pause(attempt)
         table = f'"{self._schema}".embedding'
         found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
         self._columns = {dimension for (dimension,) in found}
@@ -617,7 +627,7 @@ class PostgresStore:
         if not self._places[purpose].take(self._timeout):
             raise StoreBusy(
                 f"all {self._limits[purpose]} connections of this process to {self.url} that {purpose} have been "
-                f"in use for {self._timeout:g} s; allow more (?{purpose}rs=...)"
+                f"in use for {self._timeout:g} s; allow more (?{PLACES[purpose]}=...)"
             )
         try:
             with contextlib.suppress(IndexError):
@@ -804,6 +814,7 @@ class _Writing:
         self._done: list[Batch | Vectors] = []
         self._generations: dict[int, Generation] = {}
         self._derived: Derived | None = None
+        self._filling = False
         self.head = Head()
 
     def __enter__(self) -> _Writing:
@@ -870,6 +881,7 @@ class _Writing:
 
     def fill_searched(self) -> tuple[Any, ...]:
         """Make what the searched tables lack. Which tables those are: they stay so until this transaction ends."""
+        self._filling = True
         try:
             self._kept().bring_up(self._run, self.head)
             self._kept().mend(self._run, self.head)
@@ -886,9 +898,9 @@ class _Writing:
                             for *place, data in records
                         ],
                     )
-        except psycopg.Error as error:
+        except psycopg.Error:
             self._failed = True
-            self._store._fail(error, "copy vectors")
+            raise  # to `_fill`, which does all of it again
 
     def _run(self, sql: str, args: Sequence[Any]) -> Any:
         return self._open().execute(self._store._q(sql), args, binary=True)
@@ -1000,9 +1012,11 @@ class _Writing:
             self._put(self._open(), what)
 
     def _commit(self) -> None:
-        store, start, attempt = self._store, monotonic(), 0
+        store, start, attempt, wanted = self._store, monotonic(), 0, self.head
         while True:
             try:
+                if attempt and self._found_out(wanted, start):
+                    return
                 with self._open().pipeline():
                     # A commit that waits for a synchronous standby and is timed out would count as done.
                     self._open().execute(_NO_STATEMENT_TIMEOUT)
@@ -1010,6 +1024,8 @@ class _Writing:
                 self._tell()
                 return
             except psycopg.Error as error:
+                if self._filling:
+                    raise  # what it did is not in `_done`
                 attempt += 1
                 if attempt == 1:
                     start = (
@@ -1017,38 +1033,37 @@ class _Writing:
                     )  # however long the commit took, finding out has the whole of the timeout
                 if not store._worth_retrying(error, attempt, start):
                     if gone(error):
-                        raise self._unsure() from error
-                    store._fail(error, "commit")
-            # The lock is had only when the lost session's transaction is over, and the log then tells how it
-            # ended: a hash that was made here is in it, or it is not.
-            wanted = self.head
-            self._give_back()
-            try:
-                self._begin("commit", start)
-            except StoreError as error:
-                raise self._unsure(wanted) from error
-            if self._has(wanted):
-                self.head = wanted
-                with contextlib.suppress(psycopg.Error):
-                    self._open().execute("ROLLBACK")
-                return
-            if self.head != self._base:
-                raise StoreBusy(
-                    f"the connection to {store.url} was lost before the commit, and another writer came first; "
-                    "nothing of this transaction was committed: do it again"
-                )
-            try:
-                for what in self._done:
-                    self._put(self._open(), what)
-            except psycopg.Error as error:
-                if not store._worth_retrying(error, attempt, start):
+                        raise self._unsure(wanted) from error
                     store._fail(error, "commit")
 
-    def _unsure(self, wanted: Head | None = None) -> StoreError:
+    def _found_out(self, wanted: Head, start: float) -> bool:
+        """Whether a commit whose answer was lost was done; else all of it has been applied again."""
+        # The lock is had only when the lost session's transaction is over, and the log then tells how it
+        # ended: a hash that was made here is in it, or it is not.
+        self._give_back()
+        try:
+            self._begin("commit", start)
+        except StoreError as error:
+            raise self._unsure(wanted) from error
+        if self._has(wanted):
+            self.head = wanted
+            with contextlib.suppress(psycopg.Error):
+                self._open().execute("ROLLBACK")
+            return True
+        if self.head != self._base:
+            raise StoreBusy(
+                f"the connection to {self._store.url} was lost before the commit, and another writer came first; "
+                "nothing of this transaction was committed: do it again"
+            )
+        for what in self._done:
+            self._put(self._open(), what)
+        return False
+
+    def _unsure(self, wanted: Head) -> StoreError:
         """Not a StoreBusy, after which one does the same again."""
         store = self._store
         return StoreError(
-            f"the connection to {store.url} was lost while committing up to seq {(wanted or self.head).seq}, and the "
+            f"the connection to {store.url} was lost while committing up to seq {wanted.seq}, and the "
             f"server has not been back for {store._timeout:g} s; whether it committed can be told from the log "
             "when it is"
         )

@@ -21,7 +21,7 @@ from twofold.model import Finding
 from twofold.stores import postgres_age as age
 from twofold.stores import postgres_graph as graph
 from twofold.stores import postgres_text as text
-from twofold.stores.postgres import Connection, PostgresStore
+from twofold.stores.postgres import PLACES, Connection, PostgresStore
 from twofold.stores.postgres_derived import TABLES, counts, kept_up, reach_of
 from twofold.stores.postgres_schema import (
     AS_TENANT,
@@ -423,7 +423,7 @@ def _clock(at: _Looking, now: Now) -> list[Finding]:
     side = "ahead of" if skew > 0 else "behind"
     detail = (
         f"the server's clock is {abs(skew):.3f} s {side} this one, give or take {trip / 2:.3f} s (round trip "
-        f"{trip * 1000:.1f} ms)"
+        f"{trip * 1000:.2f} ms)"
     )
     beyond = abs(skew) - trip / 2
     remedy = "synchronise the clocks (NTP); times in the log are those of the machine that writes"
@@ -435,12 +435,12 @@ def _clock(at: _Looking, now: Now) -> list[Finding]:
 def _pool(store: PostgresStore) -> Finding:
     states = {purpose: places.state() for purpose, places in store._places.items()}
     detail = ", ".join(
-        f"{one.used} of {one.limit} {purpose}rs in use, {one.waiting} waiting"
+        f"{one.used} of {one.limit} {PLACES[purpose]} in use, {one.waiting} waiting"
         for purpose, one in states.items()
     )
     detail = f"{detail}; {len(store._idle)} idle connections"
     short = [purpose for purpose, one in states.items() if one.used >= one.limit]
-    remedy = f"allow more in the address ({', '.join(f'{one}rs=...' for one in short)}), or use fewer threads"
+    remedy = f"allow more in the address ({', '.join(f'{PLACES[one]}=...' for one in short)}), or use fewer threads"
     if any(states[purpose].waiting for purpose in short):
         return Finding("pool", "fail", detail, remedy)
     return Finding("pool", "warn", detail, remedy) if short else Finding("pool", "ok", detail)
