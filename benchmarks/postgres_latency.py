@@ -2,8 +2,8 @@
 
     python -m benchmarks.postgres_latency --memories 14726 100000
 
-Contestants take turns question by question, so that what else the machine does falls on all of them. The median and
-the 99th percentile of what is left after a warm-up are shown, and how much of SQLite's top ten each one gives. The
+Contestants take turns question by question, so that what else the machine does falls on all of them. Percentiles
+10, 50 and 99 of what is left after a warm-up are shown, and how much of SQLite's top ten each one gives. The
 server is that of the tests (tests/stores/pg.py), with shared buffers that hold the vectors, on the same cores; every
 recall is by this process, over TCP. "keep=0" keeps no fetched vectors in this process.
 """
@@ -140,9 +140,11 @@ def measure(server: Any, memories: int, count: int, age: bool) -> None:
                 right = answers["SQLite, 1 % eligible" if "1 %" in name else "SQLite"]
                 alike[name].append(len(set(answer) & set(right)) / len(right))
     for name, samples in times.items():
-        middle, high = np.percentile(samples, [50, 99])
+        low, middle, high = np.percentile(samples, [10, 50, 99])
         same = f"{np.mean(alike[name]):.3f}" if "alone" not in name else "-"
-        print(f"  {name:42} median {middle:7.2f} ms   p99 {high:7.2f} ms   SQLite's ten {same}")
+        print(
+            f"  {name:42} p10 {low:7.2f} ms   median {middle:7.2f} ms   p99 {high:7.2f} ms   SQLite's ten {same}"
+        )
 
 
 def main() -> None:
