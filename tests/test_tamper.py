@@ -321,3 +321,43 @@ def test_the_log_holds_no_content(victim: Victim) -> None:
     for kind, payload in log:
         for word in ("mill", "harbour", "miller", "4711"):
             assert word not in payload, kind
+
+
+JUNK: dict[str, list[Any]] = {"TEXT": ["x{", "[1,2]"], "INTEGER": [2**62], "BLOB": [b"x"], "REAL": [9e99]}
+
+
+@pytest.mark.parametrize("table,column", [c for c in columns() if c[0] in ("memory", "event")])
+def test_values_that_nobody_wrote_are_an_error_of_ours(victim: Victim, table: str, column: str) -> None:
+    """Not a traceback from the depths: reading them is StoreCorrupt, or they make no difference."""
+    with victim.edited() as db:
+        one, seq = db.execute("SELECT id, seq FROM memory WHERE ordinal = 0").fetchone()
+    for position in range(2):
+        victim.restore()
+        with victim.edited() as db, contextlib.suppress(sqlite3.IntegrityError):
+            found = "SELECT type FROM pragma_table_info(?) WHERE name = ?"
+            (kind,) = db.execute(found, (table, column)).fetchone()
+            value = JUNK[kind][min(position, len(JUNK[kind]) - 1)]
+            db.execute(f"UPDATE {table} SET {column} = ? WHERE seq = ?", (value, seq))
+        with contextlib.suppress(errors.TwofoldError), victim.opened() as mem:
+            for ask in (
+                lambda: mem.recall("the key of the mill", promote=False),
+                lambda: mem.search(include_closed=True, include_superseded=True),
+                lambda: mem.why(one),
+                lambda: mem.audit(),
+                lambda: mem.update(one, tags=["changed"]),
+                lambda: mem.erase(one, reason="asked for"),
+            ):
+                with contextlib.suppress(errors.TwofoldError):
+                    ask()
+        if len(JUNK[kind]) == 1:
+            break
+
+
+def test_a_corrupt_store_is_corrupt_each_time_it_is_asked(victim: Victim) -> None:
+    """Half of a log that could not be taken in must not pass for the whole at the second call."""
+    with victim.edited() as db:
+        db.execute("UPDATE memory SET lexemes = 'x{' WHERE ordinal = 2")
+    with victim.opened() as mem:
+        for _ in range(3):
+            with pytest.raises(errors.StoreCorrupt, match="verify"):
+                mem.recall("the key of the mill")

@@ -13,6 +13,7 @@ from twofold.ledger import Ledger
 from twofold.model import Event, Kind, Row
 from twofold.receipt import text_hash
 from twofold.remember import demand, find
+from twofold.stores.schema import reads_stored
 from twofold.vault import Vault, Writer
 
 CHUNK = 500
@@ -153,6 +154,7 @@ def quotes(event: Event, ordinals: set[int], ids: set[str], receipts: set[str]) 
     return event.kind == Kind.RECEIPT and json.loads(event.payload)["id"] in receipts
 
 
+@reads_stored
 def words_of(row: Row) -> set[str]:
     """The lexemes of a row, and the words of what else could name it in a question or a filter."""
     named = (*row.entities, row.key, row.speaker, row.session_id, row.source_id)

@@ -15,6 +15,7 @@ from twofold.lookup import EVERYTHING, memories, reader, versions_visible
 from twofold.model import Event, Kind, Memory
 from twofold.query import Query
 from twofold.recall import Recall, recall, standing
+from twofold.stores.schema import reads_stored
 from twofold.vault import Vault
 
 
@@ -94,6 +95,7 @@ def why(vault: Vault, principal: Principal, memory_id: str) -> Why:
     return Why(versions, [event_json(e) for e in told])
 
 
+@reads_stored
 def told_of(
     event: Event, memory_id: str, ordinals: set[int], seen: Callable[[str | None], bool]
 ) -> Event | None:
@@ -122,6 +124,7 @@ _WHAT = {
 }
 
 
+@reads_stored
 def event_json(event: Event) -> dict[str, Any]:
     """A log entry as JSON values."""
     payload = json.loads(event.payload) if event.payload else {}

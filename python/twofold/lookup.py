@@ -17,6 +17,7 @@ from twofold.errors import InvalidInput, NotFound, PermissionDenied
 from twofold.index.filters import Filters
 from twofold.index.tenant import TenantIndex, View
 from twofold.model import Memory, Row
+from twofold.stores.schema import reads_stored
 from twofold.text import validate_text
 from twofold.vault import Vault
 
@@ -25,6 +26,7 @@ EVERYTHING = ("*",)
 _NO_METADATA: Mapping[str, Any] = MappingProxyType({})
 
 
+@reads_stored
 def memory_of(tenant: str, view: View, row: Row, counts: Counts) -> Memory:
     """A stored row with the intervals it has in a view."""
     ordinal = row.ordinal

@@ -26,6 +26,7 @@ from twofold.ledger import Known, Ledger
 from twofold.lookup import memories, reader
 from twofold.model import TRAIT_ASKS, Kind, Memory, Row, Vectors, Visibility
 from twofold.query import unit_vector
+from twofold.stores.schema import reads_stored
 from twofold.vault import Vault, Writer, block
 
 MAX_CONTENT: Final = 2_000_000  # characters
@@ -397,7 +398,7 @@ def merge(writer: Writer, ledger: Ledger, twin: Known, draft: Draft) -> Stored:
     """Nothing to do when the duplicate has it all; else a new version with the second write's additions."""
     old = row_of(writer, ledger, twin.ordinal)
     tags = tuple(dict.fromkeys((*old.tags, *draft.tags)))
-    metadata = audit.canonical({**json.loads(old.metadata), **json.loads(draft.metadata)})
+    metadata = audit.canonical({**reads_stored(json.loads)(old.metadata), **json.loads(draft.metadata)})
     keys = {entity_key(e) for e in old.entities}
     entities = (*old.entities, *(e for e in draft.entities if entity_key(e) not in keys))
     pinned = old.pinned or draft.pinned
@@ -817,7 +818,7 @@ def update(
         "key": old.key,
         "confidence": old.confidence,
         "pinned": old.pinned,
-        "metadata": json.loads(old.metadata),
+        "metadata": reads_stored(json.loads)(old.metadata),
         "event_date": None if old.event_at is None else from_us(old.event_at),
         "speaker": old.speaker,
         "visibility": old.visibility,

@@ -21,12 +21,12 @@ from twofold.access import Principal
 from twofold.clock import Clock, to_us
 from twofold.decay import DecayPolicy
 from twofold.embed.cache import QueryCache
-from twofold.errors import EmbedderMismatch, InvalidInput, StoreCorrupt
+from twofold.errors import EmbedderMismatch, InvalidInput, StoreCorrupt, TwofoldError
 from twofold.index import __version__, ann, cache
 from twofold.index.tenant import TenantIndex, VectorPart
 from twofold.model import Batch, Changes, Event, Generation, Head, Kind, Row, Vectors
 from twofold.named_entities import EntityFinder
-from twofold.stores.schema import index_row
+from twofold.stores.schema import UNREADABLE, index_row, unreadable
 from twofold.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -416,7 +416,14 @@ class Vault:
         """Apply changes and load the vectors of the rows they brought, for every generation in use."""
         before = index.rows
         known = index.current_generation()
-        index.apply(changes)
+        try:
+            index.apply(changes)
+        except TwofoldError:
+            raise
+        except UNREADABLE as error:
+            with self._lock:  # it has taken in half of them: made anew at the next call
+                self._indexes.pop(index.tenant, None)
+            raise unreadable(error) from error
         generation = index.current_generation()
         if generation is None or self.pushdown:
             return

@@ -5,17 +5,21 @@ No SQL dialect lives here; a store for another database uses these rules unchang
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 
-from twofold.errors import InvalidInput, StoreCorrupt, StoreError
+from twofold.errors import InvalidInput, StoreCorrupt, StoreError, TwofoldError
 from twofold.model import Batch, Event, Generation, Head, IndexRow, Kind, Row, Vectors
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 ROW_COLUMNS: Final = Row._fields
 INDEX_COLUMNS: Final = IndexRow._fields
@@ -307,3 +311,30 @@ def check_coverage(batch: Batch, generations: dict[int, Generation]) -> None:
     for number, owners in have.items():
         if fresh & owners:
             raise StoreError(f"erased row {min(fresh & owners)} must not have a vector (generation {number})")
+
+
+UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What stored values raise that are not what was written: half a JSON text, a number no date has, another type."""
+
+
+def unreadable(error: Exception) -> StoreCorrupt:
+    """The error of a store whose values cannot be what was written."""
+    return StoreCorrupt(
+        f"what is stored contradicts itself ({type(error).__name__}: {error}); run `twofold verify` to see where, "
+        "then restore a backup (`twofold restore-backup`)"
+    )
+
+
+def reads_stored(function: Callable[P, R]) -> Callable[P, R]:
+    """For functions whose only input is what the store holds: what they cannot read is StoreCorrupt."""
+
+    @functools.wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TwofoldError:
+            raise
+        except UNREADABLE as error:
+            raise unreadable(error) from error
+
+    return wrapper
