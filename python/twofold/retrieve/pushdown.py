@@ -24,7 +24,7 @@ NAMED: Final = 20_000
 SCANNED: Final = 200_000
 MARGIN: Final = 32  # more than asked: the server's cosine differs from the core's in the last bits
 TRIES: Final = 4
-MOST_OF: Final = 4  # where all but a fourth of what may be returned is here, the rest is fetched and searched here
+MOST_OF: Final = 4  # where all but a fourth of what may be returned is here, the rest is fetched too
 
 
 def candidates(
