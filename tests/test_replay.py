@@ -529,6 +529,20 @@ def mem(tmp_path: Path, clock: ManualClock) -> Iterator[AgentMemory]:
     mem.close()
 
 
+def test_a_receipt_names_the_encoder_of_the_vectors_it_searched(mem: AgentMemory, clock: ManualClock) -> None:
+    mem.add("The ledger is kept in Vienna")
+    embedder = mem.embedder
+    assert embedder is not None
+    asked = mem.recall("Where is the ledger?")
+    assert asked.receipt.embedder == embedder.fingerprint
+    given = asked.query.vector
+    mem.close()
+    blind = AgentMemory(Path(mem._vault.store.url).parent, clock=clock, embedder=None)
+    assert blind.recall("Where is the ledger?", vector=given).receipt.embedder == embedder.fingerprint
+    assert blind.recall("Where is the ledger?").receipt.embedder is None
+    blind.close()
+
+
 def test_a_kept_receipt_is_found_by_its_id_after_reopening(mem: AgentMemory, clock: ManualClock) -> None:
     mem.add("The ledger is kept in Vienna")
     kept = mem.recall("Where is the ledger?", keep=True).receipt.id

@@ -55,7 +55,6 @@ TERMS: Final[dict[str, dict[str, Any]]] = {
     "- no session fills the list": {"session_repeat_weight": 0.0},
     "speaker named": {"speaker_weight": 0.0},
     "role": {"role_weight": 0.0},
-    "window penalty": {"window_penalty": 0.0},
     "BM25": {"lexical_weight": 0.0, "late_lexical_weight": 0.0},
     "meaning (cosine and late)": {"vector_weight": 0.0},
     "tags": {"tag_weight": 0.0},
@@ -65,6 +64,7 @@ TERMS: Final[dict[str, dict[str, Any]]] = {
 # Options that are off: the profile with it on.
 OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "time named, +0.1": {"time_weight": 0.1},
+    "window penalty, 0.03": {"window_penalty": 0.03},
     "MMR, lambda 0.9": {"mmr_lambda": 0.9},
 }
 SHOWN: Final = ("frac@10", "any@10", "MRR", "share@1000")

@@ -239,7 +239,7 @@ def recall_at(
             truncated=truncated,
         )
 
-    return Recall(query, hits, trace, make_receipt(principal, view, query, hits, vault, policy))
+    return Recall(query, hits, trace, make_receipt(principal, view, query, hits, policy))
 
 
 def eligible_rows(
@@ -418,15 +418,16 @@ def pack_hits(
 
 
 def make_receipt(
-    principal: Principal, view: View, query: Query, hits: list[Hit], vault: Vault, policy: decay.DecayPolicy
+    principal: Principal, view: View, query: Query, hits: list[Hit], policy: decay.DecayPolicy
 ) -> Receipt:
     """What is needed to evaluate this recall again, and what it answered."""
-    embedder = vault.embedder_of(principal.tenant)
+    # Of the vectors that were searched: the handle's encoder may be another one by now.
+    made = {generation.number: generation.fingerprint for generation in view.index.generations}
     return Receipt(
         query=query,
         principal=principal,
         seq=view.seq,
-        embedder=None if embedder is None or query.vector is None else embedder.fingerprint,
+        embedder=None if query.vector is None or query.generation is None else made.get(query.generation),
         policy=policy,
         answer=[(h.memory.id, h.memory.version, h.memory.ordinal, score_bits(h.score)) for h in hits],
         packed=[(h.memory, h.span) for h in hits],

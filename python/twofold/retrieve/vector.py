@@ -112,6 +112,8 @@ def scores(
     if part is None or query is None or len(part.ordinals) == 0 or len(ordinals) == 0:
         return out
     if part.one_per_row:
+        if int(ordinals.max()) < len(part.index):
+            return part.index.scores(query, ordinals).astype(np.float64)
         inside = ordinals < len(part.index)
         out[inside] = part.index.scores(query, np.ascontiguousarray(ordinals[inside]))
         return out
