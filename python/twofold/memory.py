@@ -470,9 +470,9 @@ class AgentMemory:
         index = self._vault.index(self.tenant)
         asked = query.prepare(
             self._vault,
+            index,
             self._own,
             query_text,
-            index=index,
             k=k,
             budget=budget,
             token_counter=token_counter,
@@ -585,7 +585,7 @@ class AgentMemory:
     def explain(self, query_text: str, memory_id: str, **options: Any) -> explaining.Explanation:
         """Why a memory is or is not in a recall's answer: layer by layer, addend by addend. Never promotes."""
         index = self._vault.index(self.tenant)
-        asked = query.prepare(self._vault, self._own, query_text, index=index, **options)
+        asked = query.prepare(self._vault, index, self._own, query_text, **options)
         return explaining.explain(self._vault, self._principal, asked, memory_id)
 
     @audited

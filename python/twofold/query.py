@@ -87,10 +87,10 @@ def whole(value: Any, name: str, low: int, high: int) -> int:
 
 def prepare(
     vault: Vault,
+    index: TenantIndex,
     own: tuple[str, ...],
     query: str,
     *,
-    index: TenantIndex,
     k: int = 10,
     budget: int | None = None,
     token_counter: str | TokenCounter | None = None,

@@ -39,7 +39,8 @@ def spread(name: str) -> set[str]:
     if name == "update":
         return set(UPDATABLE)
     if name == "explain":
-        return set(inspect.signature(prepare).parameters) - {"vault", "principal", "own", "query"}
+        options = inspect.signature(prepare).parameters
+        return {name for name, one in options.items() if one.kind is one.KEYWORD_ONLY}
     if name == "recall_as_context":
         return set(inspect.signature(AgentMemory.recall).parameters) - {"self", "query_text", "budget"}
     if name in ("search", "current_facts"):

@@ -451,7 +451,9 @@ def test_no_table_is_read_as_a_whole(filled: Path, named: int, monkeypatch: pyte
 
         once, _ = read(questions(1))
         often, by_index = read(questions(21))
-        assert often == once, "what opening reads is read once, and recalls read no table as a whole"
+        # At most as often: counts of an earlier session may still come in during the first one.
+        more = {name: count for name, count in often.items() if count > once.get(name, 0)}
+        assert not more, "what opening reads is read once, and recalls read no table as a whole"
         assert by_index > 20
 
 
