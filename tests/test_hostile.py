@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,16 @@ def test_names_of_other_kinds(value: Any) -> None:
         ):
             with pytest.raises((errors.InvalidInput, errors.NotFound)):
                 ask()
+
+
+@pytest.mark.parametrize(
+    "weight", [HUGE, -HUGE, math.inf, -math.inf, math.nan, 0.0, 1000.5, True, "1"], ids=type
+)
+def test_weights_of_links_that_are_out_of_range(weight: Any) -> None:
+    with AgentMemory(":memory:", embedder=None) as mem:
+        one, other = (mem.add(text).id for text in ("the first of two", "another one"))
+        with pytest.raises(errors.InvalidInput, match="weight must be"):
+            mem.link(one, other, weight=weight)
 
 
 @pytest.mark.parametrize("value", [None, True, 7, b"x", ["a"], {}, object(), "", "a\0b", "\ud800"], ids=repr)

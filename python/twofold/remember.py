@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -955,7 +954,7 @@ def link(vault: Vault, principal: Principal, a: str, b: str, relation: str, weig
     relation = text.validate_text(relation, "relation").strip()
     if len(relation) > MAX_RELATION:
         raise InvalidInput(f"relation must be 1 to {MAX_RELATION} characters, not {relation!r}")
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or math.isnan(min(weight, 1001.0)):
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or weight != weight:  # NaN
         raise InvalidInput(f"weight must be a finite number, not {weight!r}")
     if not 0.0 < weight <= 1000.0:
         raise InvalidInput(f"weight must be in (0, 1000], not {weight!r}")
