@@ -55,3 +55,18 @@ Array<T> exact(const py::handle& object, const char* name) {
     }
     return py::reinterpret_borrow<Array<T>>(object);
 }
+
+/// A list of arrays of one dtype, held while their spans are looked into.
+template <class T>
+struct Arrays {
+    Arrays() = default;
+    Arrays(const py::sequence& given, const char* name) {
+        for (const py::handle array : given) add(array, name);
+    }
+    void add(const py::handle& array, const char* name) {
+        held.push_back(exact<T>(array, name));
+        spans.push_back(span_of(held.back(), name));
+    }
+    std::vector<Array<T>> held;
+    std::vector<std::span<const T>> spans;
+};

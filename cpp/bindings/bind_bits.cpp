@@ -43,12 +43,13 @@ py::tuple coded_places(const Array<std::int64_t>& vectors, const Array<bool>& si
                        const Array<std::int64_t>& stops) {
     const auto numbers = span_of(vectors, "vectors");
     const auto alone = bytes_of(single, "single");
-    if (alone.size() != numbers.size()) throw py::value_error("single has not one flag per place");
+    const auto places = span_of(chosen, "chosen");
+    const auto begin = span_of(starts, "starts");
+    const auto end = span_of(stops, "stops");
     twofold::Coded out;
     {
         const py::gil_scoped_release nogil;
-        out = twofold::coded_places(numbers, alone, span_of(chosen, "chosen"), span_of(starts, "starts"),
-                                    span_of(stops, "stops"));
+        out = twofold::coded_places(numbers, alone, places, begin, end);
     }
     return py::make_tuple(mask_of(out.places), array_of(out.known), array_of(out.vectors));
 }
@@ -58,7 +59,8 @@ py::tuple coded_places(const Array<std::int64_t>& vectors, const Array<bool>& si
 void bind_bits(py::module_& m) {
     m.def("coded_places", &coded_places, py::arg("vectors").noconvert(), py::arg("single").noconvert(),
           py::arg("chosen").noconvert(), py::arg("starts").noconvert(), py::arg("stops").noconvert(),
-          "Places of a pool whose single vector has codes: (flags (p,), numbers of the chosen ones that do, their "
+          "Places of a pool whose single vector has codes: (flags (p,), numbers of the chosen ones that do, "
+          "their "
           "vectors).");
     m.def("bits_maxsim", &bits_maxsim, py::arg("query").noconvert(), py::arg("weights").noconvert(),
           py::arg("codes").noconvert(), py::arg("starts").noconvert(), py::arg("stops").noconvert(),

@@ -30,29 +30,19 @@ py::tuple relevance(const Array<std::int64_t>& chosen, const Array<double>& lexi
     return py::make_tuple(array_of(out.lexical), array_of(out.cosine), array_of(out.late));
 }
 
-/// A list of float64 arrays, held while they are looked into.
-struct Addends {
-    Addends(const py::sequence& given, const char* name) {
-        for (const py::handle addend : given) {
-            held.push_back(exact<double>(addend, name));
-            spans.push_back(span_of(held.back(), name));
-        }
-    }
-    std::vector<Array<double>> held;
-    std::vector<std::span<const double>> spans;
-};
-
 using Columns = Array<std::int64_t>;
 
 py::tuple fuse(const Columns& ordinals, const Columns& chosen, const Columns& previous, const Columns& next,
-               const py::sequence& relevance, const std::vector<std::tuple<Columns, Array<double>, double>>& layers,
-               const py::sequence& given, const std::optional<std::tuple<Array<std::int32_t>, Array<bool>, Array<bool>>>& turns,
+               const py::sequence& relevance,
+               const std::vector<std::tuple<Columns, Array<double>, double>>& layers,
+               const py::sequence& given,
+               const std::optional<std::tuple<Array<std::int32_t>, Array<bool>, Array<bool>>>& turns,
                const std::array<double, 7>& turn_weights, const std::optional<Columns>& sessions,
                double session_weight, std::size_t session_top, double session_repeats,
                const std::optional<Array<double>>& logs) {
     const twofold::PoolView pool = pool_of(ordinals, chosen, previous, next);
-    const Addends of_places(relevance, "relevance");
-    const Addends of_candidates(given, "given");
+    const Arrays<double> of_places(relevance, "relevance");
+    const Arrays<double> of_candidates(given, "given");
     std::vector<twofold::SparseScores> sparse;
     for (const auto& [rows, scores, weight] : layers) {
         sparse.push_back({span_of(rows, "a layer"), span_of(scores, "a layer"), weight});
@@ -60,8 +50,10 @@ py::tuple fuse(const Columns& ordinals, const Columns& chosen, const Columns& pr
     twofold::TurnColumns around{};
     if (turns) {
         const auto& w = turn_weights;
-        around = {span_of(std::get<0>(*turns), "tokens"), bytes_of(std::get<1>(*turns), "asks"),
-                  bytes_of(std::get<2>(*turns), "has_role"), {w[0], w[1], w[2], w[3], w[4], w[5], w[6]}};
+        around = {span_of(std::get<0>(*turns), "tokens"),
+                  bytes_of(std::get<1>(*turns), "asks"),
+                  bytes_of(std::get<2>(*turns), "has_role"),
+                  {w[0], w[1], w[2], w[3], w[4], w[5], w[6]}};
     }
     twofold::SessionColumns together{};
     if (sessions) {
@@ -76,7 +68,8 @@ py::tuple fuse(const Columns& ordinals, const Columns& chosen, const Columns& pr
     }
     const auto count = static_cast<py::ssize_t>(out.rows.size());
     const auto parts = count == 0 ? 0 : static_cast<py::ssize_t>(out.addends.size()) / count;
-    return py::make_tuple(array_of(out.rows), array_of(out.scores), array_of(out.addends).reshape({parts, count}));
+    return py::make_tuple(array_of(out.rows), array_of(out.scores),
+                          array_of(out.addends).reshape({parts, count}));
 }
 
 py::array_t<double> above_mean(const Array<double>& scores, const Columns& groups, const Columns& rows) {
@@ -98,13 +91,14 @@ void bind_blend(py::module_& m) {
         py::kw_only(), py::arg("lexical_weight"), py::arg("cosine_weight"),
         py::arg("late_cosine_weight") = 0.0, py::arg("late_weight") = 0.0, py::arg("scale") = 1.0,
         "Addends of relevance per place of a pool: lexical, cosine, late; one that does not apply is empty.");
-    m.def("fuse", &fuse, py::arg("ordinals").noconvert(), py::arg("chosen").noconvert(),
-          py::arg("previous").noconvert(), py::arg("next").noconvert(), py::arg("relevance"), py::kw_only(),
-          py::arg("layers"), py::arg("given"), py::arg("turns") = py::none(),
-          py::arg("turn_weights") = std::array<double, 7>{}, py::arg("sessions").noconvert() = py::none(),
-          py::arg("session_weight") = 0.0, py::arg("session_top") = 1, py::arg("session_repeats") = 0.0,
-          py::arg("logs").noconvert() = py::none(),
-          "Candidates of a pool, best first: (rows int64 (c,), scores float64 (c,), addends float64 (n, c)).");
+    m.def(
+        "fuse", &fuse, py::arg("ordinals").noconvert(), py::arg("chosen").noconvert(),
+        py::arg("previous").noconvert(), py::arg("next").noconvert(), py::arg("relevance"), py::kw_only(),
+        py::arg("layers"), py::arg("given"), py::arg("turns") = py::none(),
+        py::arg("turn_weights") = std::array<double, 7>{}, py::arg("sessions").noconvert() = py::none(),
+        py::arg("session_weight") = 0.0, py::arg("session_top") = 1, py::arg("session_repeats") = 0.0,
+        py::arg("logs").noconvert() = py::none(),
+        "Candidates of a pool, best first: (rows int64 (c,), scores float64 (c,), addends float64 (n, c)).");
     m.def("above_mean", &above_mean, py::arg("scores").noconvert(), py::arg("groups").noconvert(),
           py::arg("rows").noconvert(),
           "For each row (score of its group - the rows' mean) / the best; 0 for rows of no group.");

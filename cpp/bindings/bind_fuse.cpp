@@ -7,50 +7,36 @@ namespace {
 
 constexpr const char* kPair = "a list of convex is a pair (ordinals, scores)";
 
-struct Lists {
-    std::vector<Array<std::int64_t>> ordinal_arrays;
-    std::vector<Array<double>> score_arrays;
-    std::vector<twofold::OrdinalSpan> ordinals;
-    std::vector<twofold::ScoreSpan> scores;
-
-    void add_ordinals(const py::handle& object) {
-        ordinal_arrays.push_back(exact<std::int64_t>(object, "the ordinals of a list"));
-        ordinals.push_back(span_of(ordinal_arrays.back(), "the ordinals of a list"));
-    }
-    void add_scores(const py::handle& object) {
-        score_arrays.push_back(exact<double>(object, "the scores of a list"));
-        scores.push_back(span_of(score_arrays.back(), "the scores of a list"));
-    }
-};
+constexpr const char* kOrdinals = "the ordinals of a list";
 
 py::tuple rrf(const py::sequence& lists, double k, const std::optional<std::vector<double>>& weights) {
-    Lists given;
-    for (const py::handle list : lists) given.add_ordinals(list);
-    if (weights && weights->size() != given.ordinals.size()) {
+    const Arrays<std::int64_t> given(lists, kOrdinals);
+    if (weights && weights->size() != given.spans.size()) {
         throw py::value_error("weights must have one value per list");
     }
     const std::vector<double> no_weights;
     twofold::Ranked out;
     {
         const py::gil_scoped_release nogil;
-        out = twofold::rrf(given.ordinals, k, weights ? *weights : no_weights);
+        out = twofold::rrf(given.spans, k, weights ? *weights : no_weights);
     }
     return pair_of(out);
 }
 
 py::tuple convex(const py::sequence& lists, const std::vector<double>& weights) {
-    Lists given;
+    Arrays<std::int64_t> ordinals;
+    Arrays<double> scores;
     for (const py::handle list : lists) {
         if (!py::isinstance<py::sequence>(list)) throw py::type_error(kPair);
         const auto pair = py::reinterpret_borrow<py::sequence>(list);
         if (pair.size() != 2) throw py::value_error(kPair);
-        given.add_ordinals(pair[0]);
-        given.add_scores(pair[1]);
+        ordinals.add(pair[0], kOrdinals);
+        scores.add(pair[1], "the scores of a list");
     }
     twofold::Ranked out;
     {
         const py::gil_scoped_release nogil;
-        out = twofold::convex(given.ordinals, given.scores, weights);
+        out = twofold::convex(ordinals.spans, scores.spans, weights);
     }
     return pair_of(out);
 }
@@ -85,12 +71,12 @@ py::tuple top(const Array<std::int64_t>& ordinals, const Array<double>& scores, 
 }
 
 py::array_t<std::int64_t> places(const py::sequence& lists, const std::vector<std::int64_t>& wanted) {
+    const Arrays<std::int64_t> given(lists, "a list");
     const auto width = static_cast<py::ssize_t>(wanted.size());
-    py::array_t<std::int64_t> out({static_cast<py::ssize_t>(lists.size()), width});
+    py::array_t<std::int64_t> out({static_cast<py::ssize_t>(given.spans.size()), width});
     std::int64_t* row = out.mutable_data();
-    for (const py::handle list : lists) {
-        const auto held = exact<std::int64_t>(list, "a list");
-        twofold::places(span_of(held, "a list"), wanted, {row, wanted.size()});
+    for (const auto list : given.spans) {
+        twofold::places(list, wanted, {row, wanted.size()});
         row += width;
     }
     return out;

@@ -66,18 +66,9 @@ py::array_t<double> pagerank(std::size_t n, const Array<std::uint32_t>& src, con
 py::tuple related(const py::sequence& about, const std::vector<double>& weights,
                   const Array<std::uint32_t>& nodes, const Array<std::int32_t>& hops,
                   const Array<std::int64_t>& newest, double step, std::size_t depth) {
-    std::vector<Array<std::int64_t>> held;
-    std::vector<twofold::OrdinalSpan> spans;
-    for (const py::handle rows : about) {
-        held.push_back(exact<std::int64_t>(rows, "rows"));
-        spans.push_back(span_of(held.back(), "rows"));
-    }
-    const twofold::Related found{spans,
-                                 weights,
-                                 span_of(nodes, "nodes"),
-                                 span_of(hops, "hops"),
-                                 span_of(newest, "newest"),
-                                 step};
+    const Arrays<std::int64_t> rows(about, "rows");
+    const twofold::Related found{
+        rows.spans, weights, span_of(nodes, "nodes"), span_of(hops, "hops"), span_of(newest, "newest"), step};
     twofold::Ranked out;
     {
         const py::gil_scoped_release nogil;
@@ -92,7 +83,8 @@ void bind_graph(py::module_& m) {
     m.def("related", &related, py::arg("about"), py::arg("weights"), py::arg("nodes").noconvert(),
           py::arg("hops").noconvert(), py::arg("newest").noconvert(), py::kw_only(), py::arg("step"),
           py::arg("depth"),
-          "Rows about entities by the sum of the entities' weights, and memories reached in more hops by step / "
+          "Rows about entities by the sum of the entities' weights, and memories reached in more hops by "
+          "step / "
           "hops: (rows int64, scores float64 up to 1), the best `depth`.");
     py::class_<Graph>(m, "Graph", py::module_local(),
                       "Undirected weighted graph over dense uint32 nodes; edges are append-only.")

@@ -7,19 +7,14 @@ using Columns = Array<std::int64_t>;
 
 py::tuple collect(const py::sequence& lists, const Columns& previous, const Columns& next,
                   const Array<bool>& mask, std::size_t reach) {
-    std::vector<Columns> held;
-    std::vector<std::span<const std::int64_t>> spans;
-    for (const py::handle list : lists) {
-        held.push_back(exact<std::int64_t>(list, "a list"));
-        spans.push_back(span_of(held.back(), "a list"));
-    }
+    const Arrays<std::int64_t> given(lists, "a list");
     const auto before = span_of(previous, "previous");
     const auto after = span_of(next, "next");
     const auto bits = bytes_of(mask, "mask");
     twofold::Pool pool;
     {
         const py::gil_scoped_release nogil;
-        pool = twofold::collect(spans, before, after, bits, reach);
+        pool = twofold::collect(given.spans, before, after, bits, reach);
     }
     return py::make_tuple(array_of(pool.ordinals), array_of(pool.chosen), array_of(pool.previous),
                           array_of(pool.next));

@@ -18,7 +18,8 @@ inline twofold::PoolView pool_of(const Array<std::int64_t>& ordinals, const Arra
     for (const std::int64_t place : pool.next) inside &= place >= -1 && place < places;
     if (!inside) throw py::index_error("a place lies outside the pool");
     bool ascending = pool.ordinals.empty() || pool.ordinals[0] >= 0;
-    for (std::size_t i = 1; i < pool.ordinals.size(); ++i) ascending &= pool.ordinals[i] > pool.ordinals[i - 1];
+    for (std::size_t i = 1; i < pool.ordinals.size(); ++i)
+        ascending &= pool.ordinals[i] > pool.ordinals[i - 1];
     if (!ascending) throw py::value_error("a pool's ordinals must ascend from 0");
     return pool;
 }

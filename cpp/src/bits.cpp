@@ -110,12 +110,11 @@ Coded coded_places(std::span<const std::int64_t> vectors, std::span<const std::u
                    std::span<const std::int64_t> chosen, std::span<const std::int64_t> starts,
                    std::span<const std::int64_t> stops) {
     if (starts.size() != stops.size()) throw std::invalid_argument("starts and stops differ in length");
-    if (!single.empty() && single.size() != vectors.size())
-        throw std::invalid_argument("single has not one flag per place");
+    if (single.size() != vectors.size()) throw std::invalid_argument("single has not one flag per place");
     Coded out;
     out.places.reserve(vectors.size());
     for (std::size_t p = 0; p < vectors.size(); ++p) {
-        if (!single.empty() && single[p] == 0) {
+        if (single[p] == 0) {
             out.places.push_back(0);
             continue;
         }

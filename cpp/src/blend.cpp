@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -38,40 +37,22 @@ std::vector<std::int64_t> order_of(std::span<const double> sums) {
     return order;
 }
 
-/// What is taken off each row for the rows of its session with a higher sum, or an equal one and an earlier place.
+/// What is taken off each row for the rows of its session with a higher sum, or an equal one and an earlier
+/// place.
 std::vector<double> repeats(std::span<const std::int64_t> rows, std::span<const double> sums,
                             const SessionColumns& sessions) {
     if (!rows.empty() && static_cast<std::size_t>(rows.back()) >= sessions.codes.size())
         throw std::out_of_range("codes has too few rows");
-    struct Member {
-        std::uint32_t slot;
-        std::uint32_t at;
-    };
-    detail::Slots slots(rows.size());
-    std::vector<Member> members;
-    members.reserve(rows.size());
-    std::vector<std::size_t> ends;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-        const std::int64_t session = sessions.codes[static_cast<std::size_t>(rows[i])];
-        if (session < 0) continue;
-        const std::uint32_t slot = slots.of(session);
-        members.push_back({slot, static_cast<std::uint32_t>(i)});
-        ends.resize(slots.size(), 0);
-        ++ends[slot];
-    }
-    std::partial_sum(ends.begin(), ends.end(), ends.begin());
-    std::vector<std::size_t> begins(ends);
-    std::vector<std::uint32_t> of_session(members.size());
-    for (std::size_t n = members.size(); n-- > 0;) of_session[--begins[members[n].slot]] = members[n].at;
+    detail::Grouped groups(rows.size(),
+                           [&](std::size_t i) { return sessions.codes[static_cast<std::size_t>(rows[i])]; });
     std::vector<double> out(rows.size(), -sessions.repeats * 0.0);
-    for (std::size_t slot = 0; slot < ends.size(); ++slot) {
-        const auto begin = of_session.begin() + static_cast<std::ptrdiff_t>(begins[slot]);
-        const auto end = of_session.begin() + static_cast<std::ptrdiff_t>(ends[slot]);
-        std::sort(begin, end, [sums](std::uint32_t a, std::uint32_t b) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        const auto members = groups.group(g);
+        std::sort(members.begin(), members.end(), [sums](std::uint32_t a, std::uint32_t b) {
             return sums[a] > sums[b] || (sums[a] == sums[b] && a < b);
         });
-        for (auto at = begin; at != end; ++at)
-            out[*at] = -sessions.repeats * sessions.logs[static_cast<std::size_t>(at - begin)];
+        for (std::size_t better = 0; better < members.size(); ++better)
+            out[members[better]] = -sessions.repeats * sessions.logs[better];
     }
     return out;
 }
@@ -164,7 +145,8 @@ Fused fuse(const PoolView& pool, std::span<const std::span<const double>> releva
     std::vector<double> base(pool.ordinals.size(), 0.0);
     std::vector<std::vector<double>> addends;
     for (const auto addend : relevance) {
-        if (addend.size() != base.size()) throw std::invalid_argument("relevance has not one value per place");
+        if (addend.size() != base.size())
+            throw std::invalid_argument("relevance has not one value per place");
         for (std::size_t p = 0; p < base.size(); ++p) base[p] += addend[p];
         std::vector<double>& own = addends.emplace_back();
         own.reserve(count);
@@ -172,14 +154,17 @@ Fused fuse(const PoolView& pool, std::span<const std::span<const double>> releva
     }
     std::vector<std::int64_t> rows;
     rows.reserve(count);
-    for (const std::int64_t place : pool.chosen) rows.push_back(pool.ordinals[static_cast<std::size_t>(place)]);
+    for (const std::int64_t place : pool.chosen)
+        rows.push_back(pool.ordinals[static_cast<std::size_t>(place)]);
     for (const SparseScores& layer : layers) {
-        if (layer.rows.size() != layer.scores.size()) throw std::invalid_argument("a layer has not one score per row");
+        if (layer.rows.size() != layer.scores.size())
+            throw std::invalid_argument("a layer has not one score per row");
         std::vector<double>& own = addends.emplace_back(count, layer.weight * 0.0);
         for (std::size_t i = 0; i < layer.rows.size(); ++i) {
             const auto found = std::lower_bound(rows.begin(), rows.end(), layer.rows[i]);
             if (found == rows.end() || *found != layer.rows[i]) {
-                throw std::out_of_range("row " + std::to_string(layer.rows[i]) + " of a layer is no candidate");
+                throw std::out_of_range("row " + std::to_string(layer.rows[i]) +
+                                        " of a layer is no candidate");
             }
             own[static_cast<std::size_t>(found - rows.begin())] = layer.weight * layer.scores[i];
         }
@@ -192,7 +177,8 @@ Fused fuse(const PoolView& pool, std::span<const std::span<const double>> releva
         addends.push_back(session_terms(pool, base, sessions->codes, sessions->weight, sessions->top));
     }
     for (const auto addend : given) {
-        if (addend.size() != count) throw std::invalid_argument("what is given has not one value per candidate");
+        if (addend.size() != count)
+            throw std::invalid_argument("what is given has not one value per candidate");
         addends.emplace_back(addend.begin(), addend.end());
     }
     std::vector<double> sums(count, 0.0);
@@ -200,7 +186,8 @@ Fused fuse(const PoolView& pool, std::span<const std::span<const double>> releva
         for (std::size_t i = 0; i < count; ++i) sums[i] += addend[i];
     }
     if (sessions != nullptr && sessions->repeats != 0.0) {
-        if (sessions->logs.size() < count) throw std::invalid_argument("logs has not one value per candidate");
+        if (sessions->logs.size() < count)
+            throw std::invalid_argument("logs has not one value per candidate");
         addends.push_back(repeats(rows, sums, *sessions));
         for (std::size_t i = 0; i < count; ++i) sums[i] += addends.back()[i];
     }

@@ -1,39 +1,34 @@
 #include "twofold/fuse.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "select.hpp"
+#include "slots.hpp"
 
 namespace twofold {
 namespace {
 
 using detail::Scored;
 
-/// Ordinal -> position in `items`; sized once for the largest possible union.
+/// The sums of scores by ordinal; sized once for the largest possible union.
 class Union {
   public:
-    explicit Union(std::size_t most) : table_(std::bit_ceil(2 * most + 2), kFree) {
+    explicit Union(std::size_t most) : slots_(most) {
         items_.reserve(most);
         last_list_.reserve(most);
     }
 
     void add(std::int64_t ordinal, double score, std::size_t list) {
-        std::size_t at =
-            (static_cast<std::uint64_t>(ordinal) * 0x9e3779b97f4a7c15ULL >> 32) & (table_.size() - 1);
-        while (table_[at] != kFree && items_[table_[at]].ordinal != ordinal)
-            at = (at + 1) & (table_.size() - 1);
-        if (table_[at] == kFree) {
-            table_[at] = static_cast<std::uint32_t>(items_.size());
+        const std::uint32_t position = slots_.of(ordinal);
+        if (position == items_.size()) {
             items_.push_back({score, ordinal});
             last_list_.push_back(list);
             return;
         }
-        const std::size_t position = table_[at];
         if (last_list_[position] == list) {
             throw std::invalid_argument("ordinal " + std::to_string(ordinal) + " is twice in list " +
                                         std::to_string(list));
@@ -48,8 +43,7 @@ class Union {
     }
 
   private:
-    static constexpr std::uint32_t kFree = 0xffffffffU;
-    std::vector<std::uint32_t> table_;
+    detail::Slots slots_;
     std::vector<Scored> items_;
     std::vector<std::size_t> last_list_;
 };

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -162,37 +161,22 @@ std::vector<double> session_terms(const PoolView& pool, std::span<const double> 
     if (base.size() != pool.ordinals.size()) throw std::invalid_argument("base has not one score per place");
     if (top == 0) throw std::invalid_argument("top must be at least 1");
     check_column(sessions.size(), pool.ordinals, "sessions");
-    detail::Slots slots(pool.chosen.size());
-    std::vector<std::uint32_t> slot_of;
-    slot_of.reserve(pool.chosen.size());
-    std::vector<std::size_t> ends;  // of each session's values, first as a count
-    for (const std::int64_t place : pool.chosen) {
-        const std::int64_t session = read(sessions, pool.ordinals[static_cast<std::size_t>(place)]);
-        slot_of.push_back(session < 0 ? detail::Slots::kNone : slots.of(session));
-        ends.resize(slots.size(), 0);
-        if (session >= 0) ++ends[slot_of.back()];
-    }
-    std::partial_sum(ends.begin(), ends.end(), ends.begin());
-    std::vector<std::size_t> begins(ends);
-    std::vector<double> values(ends.empty() ? 0 : ends.back());
-    for (std::size_t i = slot_of.size(); i-- > 0;) {
-        if (slot_of[i] != detail::Slots::kNone)
-            values[--begins[slot_of[i]]] = std::max(read(base, pool.chosen[i]), 0.0);
-    }
-    std::vector<double> terms;
-    terms.reserve(ends.size());
-    for (std::size_t slot = 0; slot < ends.size(); ++slot) {
-        const auto begin = values.begin() + static_cast<std::ptrdiff_t>(begins[slot]);
-        const auto end = values.begin() + static_cast<std::ptrdiff_t>(ends[slot]);
-        const auto most = begin + static_cast<std::ptrdiff_t>(std::min(top, ends[slot] - begins[slot]));
-        std::partial_sort(begin, most, end, std::greater<>());
+    detail::Grouped groups(pool.chosen.size(), [&](std::size_t i) {
+        return read(sessions, pool.ordinals[static_cast<std::size_t>(pool.chosen[i])]);
+    });
+    std::vector<double> out(pool.chosen.size(), 0.0);
+    std::vector<double> values;
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+        const auto members = groups.group(g);
+        values.clear();
+        for (const std::uint32_t i : members) values.push_back(std::max(read(base, pool.chosen[i]), 0.0));
+        const auto most = values.begin() + static_cast<std::ptrdiff_t>(std::min(top, values.size()));
+        std::partial_sort(values.begin(), most, values.end(), std::greater<>());
         double total = 0.0;
-        for (auto value = begin; value != most; ++value) total += *value;
-        terms.push_back(weight * (total / static_cast<double>(top)));
+        for (auto value = values.begin(); value != most; ++value) total += *value;
+        const double term = weight * (total / static_cast<double>(top));
+        for (const std::uint32_t i : members) out[i] = term;
     }
-    std::vector<double> out;
-    out.reserve(slot_of.size());
-    for (const std::uint32_t slot : slot_of) out.push_back(slot == detail::Slots::kNone ? 0.0 : terms[slot]);
     return out;
 }
 

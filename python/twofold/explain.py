@@ -37,7 +37,7 @@ def explain(vault: Vault, principal: Principal, query: Query, memory_id: str) ->
     index = vault.index(principal.tenant)
     if not versions_visible(index, reader(principal, EVERYTHING), memory_id, index.rows):
         raise NotFound(f"no memory {memory_id!r} in this handle's scope")
-    found = recall(vault, principal, vault.index(principal.tenant), query)
+    found = recall(vault, principal, index, query)
     layers = {
         name: next(i for i, (m, _) in enumerate(ranked, 1) if m == memory_id)
         for name, ranked in found.trace.layers.items()

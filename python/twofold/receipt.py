@@ -23,6 +23,7 @@ from twofold.query import MAX_BUDGET, MAX_K, Query, whole
 from twofold.retrieve import question
 from twofold.retrieve.late import Tokens
 from twofold.retrieve.profile import Profile
+from twofold.stores.schema import UNREADABLE
 from twofold.tokens import counter
 
 RECALL_RULES: Final = "recall/1"
@@ -196,7 +197,7 @@ def stored(value: dict[str, Any]) -> StoredReceipt:
         return read
     except InvalidInput as error:
         raise InvalidInput(f"not a receipt: {error}") from None
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise InvalidInput(f"not a receipt: {error!r}") from None
 
 

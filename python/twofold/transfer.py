@@ -24,7 +24,7 @@ from twofold.maintain import embed_rows
 from twofold.model import Batch, Changes, Event, Generation, Head, Memory, Row, Vectors, misfit
 from twofold.progress import Progress
 from twofold.stores.memory import MemoryStore
-from twofold.stores.schema import index_row
+from twofold.stores.schema import UNREADABLE, index_row
 from twofold.vault import Vault
 from twofold.verify import verify
 
@@ -216,9 +216,7 @@ def _malformed() -> Iterator[None]:
         yield
     except TwofoldError:
         raise
-    except (
-        ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
-    ) as error:  # fmt: skip
+    except (*UNREADABLE, RecursionError) as error:
         raise InvalidInput(f"the export is damaged: {error!r}") from None
 
 

@@ -19,6 +19,7 @@ from twofold.config import Config
 from twofold.errors import EmbedderUnavailable, NotFound, StoreError, TwofoldError
 from twofold.explain import event_json
 from twofold.index import ann, kernel, kernels
+from twofold.index.columns import ranges
 from twofold.index.tenant import TenantIndex, VectorPart
 from twofold.lookup import EVERYTHING, reader
 from twofold.model import Event, Finding, Kind, Row, Vectors
@@ -490,9 +491,7 @@ def same_tokens(a: VectorPart, b: VectorPart) -> bool:
         owned = []
         for part in (a, b):
             codes, starts, stops = part.token_rows(vectors)
-            lengths = stops - starts
-            at = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
-            owned.append((lengths, codes[at]))
+            owned.append((stops - starts, codes[ranges(starts, stops)[0]]))
         if not all(np.array_equal(mine, theirs) for mine, theirs in zip(*owned, strict=True)):
             return False
     return True

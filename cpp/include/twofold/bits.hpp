@@ -24,12 +24,12 @@ std::vector<double> rarity(std::span<const std::int64_t> document_frequency, dou
 
 /// Of the places of a pool, those whose one vector has token codes.
 struct Coded {
-    std::vector<std::uint8_t> places;    ///< a flag per place
-    std::vector<std::int64_t> known;     ///< numbers of the chosen places that have codes
-    std::vector<std::int64_t> vectors;   ///< the vector of each of those
+    std::vector<std::uint8_t> places;   ///< a flag per place
+    std::vector<std::int64_t> known;    ///< numbers of the chosen places that have codes
+    std::vector<std::int64_t> vectors;  ///< the vector of each of those
 };
 
-/// vectors: the vector of each place; single: a flag per place whether it is its only one, empty for all.
+/// vectors: the vector of each place; single: a flag per place whether it is its only one.
 /// starts and stops are read at the vectors.
 Coded coded_places(std::span<const std::int64_t> vectors, std::span<const std::uint8_t> single,
                    std::span<const std::int64_t> chosen, std::span<const std::int64_t> starts,

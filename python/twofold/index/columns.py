@@ -81,6 +81,15 @@ def encoded(texts: Sequence[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np
     return np.frombuffer(b"".join(parts), np.uint8), offsets
 
 
+def ranges(
+    first: npt.NDArray[np.int64], last: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The numbers of each [first, last), one range after the other, and where each one's begin in them; int64."""
+    counts = last - first
+    starts = np.cumsum(counts) - counts
+    return np.repeat(first - starts, counts) + np.arange(int(counts.sum())), starts
+
+
 class Texts:
     """A growing list of strings; single ones can be replaced."""
 

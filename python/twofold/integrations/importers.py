@@ -18,6 +18,7 @@ from twofold.clock import from_us
 from twofold.errors import InvalidInput, NotFound, TwofoldError
 from twofold.files import read_json, read_json_lines, read_text
 from twofold.memory import AgentMemory
+from twofold.stores.schema import UNREADABLE
 
 CHUNK_TOKENS: Final = 512
 CHUNK_OVERLAP: Final = 64
@@ -61,7 +62,7 @@ def import_file(
         found, skipped = _read(reader, path)
     except TwofoldError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         # A reader takes its format's word for the shape of values; what is another shape is another format.
         raise InvalidInput(f"{path} is not of the format {format_}: {error!r}") from None
     if dry_run:

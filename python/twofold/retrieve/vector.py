@@ -7,6 +7,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
+from twofold.index.columns import ranges
 from twofold.index.tenant import VectorPart, View
 from twofold.retrieve.candidates import NOTHING, Candidates, Mask, Ordinals, Scores
 from twofold.retrieve.profile import SPREAD, Profile
@@ -76,7 +77,7 @@ def rank(
     known, first, last = known[last > first], first[last > first], last[last > first]
     if not len(known):
         return NOTHING
-    rows, starts = _windows(first, last)
+    rows, starts = ranges(first, last)
     best = np.maximum.reduceat(part.index.scores(query, rows), starts)
     order = np.lexsort((known, -best))[: profile.depth]
     return Candidates(known[order], best[order].astype(np.float64))
@@ -88,13 +89,6 @@ def above(found: Candidates, least: float) -> Candidates:
         return found
     keep = int(np.count_nonzero(found.scores >= least))
     return Candidates(found.ordinals[:keep], found.scores[:keep])
-
-
-def _windows(first: Ordinals, last: Ordinals) -> tuple[Ordinals, Ordinals]:
-    """The vectors [first, last) of each memory, one memory after the other, and where each one's begin in them."""
-    counts = last - first
-    starts = np.cumsum(counts) - counts
-    return np.repeat(first - starts, counts) + np.arange(int(counts.sum())), starts
 
 
 def scores(
@@ -122,11 +116,13 @@ def scores(
     has = counts > 0
     if not has.any():
         return out
-    own = counts[has]
-    rows, starts = _windows(first[has], last[has])
+    rows, starts = ranges(first[has], last[has])
     found = part.index.scores(query, rows).astype(np.float64)
     best = np.maximum.reduceat(found, starts)
-    out[has] = best - profile.window_penalty * (spread / SPREAD) * logarithms(int(own.max()))[own - 1]
+    if profile.window_penalty:
+        own = counts[has]
+        best -= profile.window_penalty * (spread / SPREAD) * logarithms(int(own.max()))[own - 1]
+    out[has] = best
     return out
 
 
