@@ -22,6 +22,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 ROLE = "twofold_app"  # owns the tests' schemas; neither superuser nor BYPASSRLS
 DEBIAN = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -200,6 +201,43 @@ class Server:
                                   cwd="/", timeout=120)  # fmt: skip
             log.seek(0)
             assert done.returncode == 0 or not check, f"{program}: {log.read()[-2000:]}"
+
+
+class Pair:
+    """A primary and its standby, and the means to hold the standby back."""
+
+    def __init__(self, **settings: str) -> None:
+        self.primary = Server({"wal_level": "replica", **settings}).create()
+        self.standby = self.primary.standby("reader")
+
+    def on(self, server: Server, sql: str) -> Any:
+        """The first record that a superuser's statement gives on one of the two; None without any."""
+        import psycopg
+
+        with psycopg.connect(server.dsn("postgres"), autocommit=True) as db:
+            done = db.execute(sql)
+            return done.fetchone() if done.description else None
+
+    def pause(self) -> None:
+        self.on(self.standby, "SELECT pg_wal_replay_pause()")
+        self._until("SELECT pg_get_wal_replay_pause_state() = 'paused'")
+
+    def resume(self) -> None:
+        self.on(self.standby, "SELECT pg_wal_replay_resume()")
+
+    def caught_up(self) -> None:
+        (lsn,) = self.on(self.primary, "SELECT pg_current_wal_lsn()::text")
+        self._until(f"SELECT pg_last_wal_replay_lsn() >= '{lsn}'::pg_lsn")
+
+    def _until(self, sql: str) -> None:
+        until = time.monotonic() + 20
+        while self.on(self.standby, sql) != (True,):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def remove(self) -> None:
+        self.standby.remove()
+        self.primary.remove()
 
 
 @functools.cache

@@ -66,6 +66,24 @@ def schema_of(mem: AgentMemory) -> str:
     return f'"{store._schema}"'
 
 
+@contextlib.contextmanager
+def role(admin: Any, mem: AgentMemory, name: str, attributes: str = "") -> Iterator[None]:
+    """A role that may use the store's tables, and owns none."""
+    schema = schema_of(mem)
+    admin.execute(f"DROP ROLE IF EXISTS {name}")
+    admin.execute(f"CREATE ROLE {name} LOGIN {attributes}")
+    admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {name}")
+    admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {name}")
+    try:
+        yield
+    finally:
+        admin.execute(f"DROP OWNED BY {name}")
+        until = time.monotonic() + 10
+        while admin.execute("SELECT 1 FROM pg_stat_activity WHERE usename = %s", (name,)).fetchall():
+            assert time.monotonic() < until
+        admin.execute(f"DROP ROLE {name}")
+
+
 def test_a_sound_store(mem: AgentMemory) -> None:
     assert unusual(mem) == {}
     found = checks(mem)
@@ -142,13 +160,8 @@ def test_the_parents_of_the_graph_are_looked_at(tmp_path: Path, admin: Any) -> N
 
 
 def test_roles_for_which_no_policy_holds(tmp_path: Path, mem: AgentMemory, admin: Any) -> None:
-    admin.execute("DROP ROLE IF EXISTS strong")
-    admin.execute("CREATE ROLE strong LOGIN BYPASSRLS")
-    schema = schema_of(mem)
-    admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO strong")
-    admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO strong")
     url = pg.address(tmp_path).replace(pg.ROLE, "strong")
-    try:
+    with role(admin, mem, "strong", "BYPASSRLS"):
         with AgentMemory(f"{url}&allow_bypass=1", embedder="hashing:64") as other:
             found = unusual(other)
             assert found["role"][0] == "fail"
@@ -163,25 +176,14 @@ def test_roles_for_which_no_policy_holds(tmp_path: Path, mem: AgentMemory, admin
         state, detail = unusual(mem)["role"]
         assert state == "fail"
         assert "may become strong" in detail
-    finally:
-        admin.execute("DROP OWNED BY strong")
-        admin.execute("DROP ROLE strong")
 
 
 def test_a_role_that_only_uses_the_tables_is_what_is_wanted(
     tmp_path: Path, mem: AgentMemory, admin: Any
 ) -> None:
-    admin.execute("DROP ROLE IF EXISTS user_only")
-    admin.execute("CREATE ROLE user_only LOGIN")
-    schema = schema_of(mem)
-    admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO user_only")
-    admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO user_only")
-    try:
-        with AgentMemory(pg.address(tmp_path).replace(pg.ROLE, "user_only"), embedder="hashing:64") as other:
-            assert unusual(other)["role"][0] == "ok"
-    finally:
-        admin.execute("DROP OWNED BY user_only")
-        admin.execute("DROP ROLE user_only")
+    url = pg.address(tmp_path).replace(pg.ROLE, "user_only")
+    with role(admin, mem, "user_only"), AgentMemory(url, embedder="hashing:64") as other:
+        assert unusual(other)["role"][0] == "ok"
 
 
 def test_who_does_not_own_the_tenant_is_not_told_of_the_server(mem: AgentMemory) -> None:
@@ -234,31 +236,23 @@ def test_a_pool_that_is_used_up(tmp_path: Path) -> None:
 
 
 def test_a_server_whose_connections_are_used_up(tmp_path: Path, mem: AgentMemory, admin: Any) -> None:
-    admin.execute("DROP ROLE IF EXISTS few")
-    admin.execute("CREATE ROLE few LOGIN CONNECTION LIMIT 4")
-    schema = schema_of(mem)
-    admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO few")
-    admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO few")
     url = pg.address(tmp_path).replace(pg.ROLE, "few")
-    try:
-        with AgentMemory(url, embedder=None) as other, contextlib.ExitStack() as held:
-            state, detail = unusual(other)["connections"]
-            assert state == "warn"
-            assert "of 4 of this role" in detail
-            while True:
-                try:
-                    held.enter_context(psycopg.connect(pg.shared().dsn("few")))
-                except psycopg.OperationalError:
-                    break
-            state, detail = unusual(other)["connection"]
-            assert state == "fail"
-            assert "max_connections" in detail
-    finally:
-        admin.execute("DROP OWNED BY few")
-        until = time.monotonic() + 10
-        while admin.execute("SELECT 1 FROM pg_stat_activity WHERE usename = 'few'").fetchall():
-            assert time.monotonic() < until
-        admin.execute("DROP ROLE few")
+    with (
+        role(admin, mem, "few", "CONNECTION LIMIT 4"),
+        AgentMemory(url, embedder=None) as other,
+        contextlib.ExitStack() as held,
+    ):
+        state, detail = unusual(other)["connections"]
+        assert state == "warn"
+        assert "of 4 of this role" in detail
+        while True:
+            try:
+                held.enter_context(psycopg.connect(pg.shared().dsn("few")))
+            except psycopg.OperationalError:
+                break
+        state, detail = unusual(other)["connection"]
+        assert state == "fail"
+        assert "max_connections" in detail
 
 
 # Indexes and constraints
@@ -342,24 +336,9 @@ def test_what_is_off_the_machine_must_be_encrypted(mem: AgentMemory, monkeypatch
 # Replication
 
 
-class Pair:
-    def __init__(self) -> None:
-        self.primary = pg.Server({"wal_level": "replica", "fsync": "on"}).create()
-        self.standby = self.primary.standby("reader")
-
-    def on(self, server: pg.Server, sql: str) -> Any:
-        with psycopg.connect(server.dsn("postgres"), autocommit=True) as db:
-            done = db.execute(sql)
-            return done.fetchall() if done.description else None
-
-    def remove(self) -> None:
-        self.standby.remove()
-        self.primary.remove()
-
-
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    servers = Pair()
+def pair() -> Iterator[pg.Pair]:
+    servers = pg.Pair(fsync="on")
     yield servers
     servers.remove()
 
@@ -372,7 +351,7 @@ def settled(mem: AgentMemory, name: str, wanted: str) -> dict[str, Any]:
     return found
 
 
-def test_standbys_and_how_far_they_are_behind(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standbys_and_how_far_they_are_behind(pair: pg.Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"{pair.primary.dsn()}?schema=lagging"
     with AgentMemory(url, embedder="hashing:64", replica=pair.standby.dsn(), max_lag=2) as mem:
         mem.add("seen by both")
@@ -382,7 +361,7 @@ def test_standbys_and_how_far_they_are_behind(pair: Pair, monkeypatch: pytest.Mo
         assert "reader streaming (async)" in settled(mem, "replication", "ok")["detail"]
         assert ": 0 events behind (2 allowed)" in settled(mem, "replica", "ok")["detail"]
 
-        pair.on(pair.standby, "SELECT pg_wal_replay_pause()")
+        pair.pause()
         mem.add_many([f"not yet seen {i}" for i in range(20)])
         monkeypatch.setattr(postgres_doctor, "BEHIND", (1_000, 30.0))
         found = settled(mem, "replication", "warn")
@@ -391,30 +370,27 @@ def test_standbys_and_how_far_they_are_behind(pair: Pair, monkeypatch: pytest.Mo
         found = settled(mem, "replica", "warn")
         assert "20 events behind (2 allowed)" in found["detail"]
         assert "pg_wal_replay_resume" in found["remedy"]
-        pair.on(pair.standby, "SELECT pg_wal_replay_resume()")
+        pair.resume()
         settled(mem, "replica", "ok")
 
-    with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
-        db.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
-        db.execute("SELECT pg_reload_conf()")
+    pair.on(pair.primary, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    pair.on(pair.primary, "SELECT pg_reload_conf()")
     try:
-        found = {one.name: one for one in open_store(url).examine("default", lambda: 0)}  # type: ignore[attr-defined]
+        store: Any = open_store(url)
+        found = {one.name: one for one in store.examine("default", lambda: 0)}
+        store.close()
         assert found["replication"].state == "fail"
         assert "nobody" in found["replication"].detail
     finally:
-        with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
-            db.execute("ALTER SYSTEM RESET synchronous_standby_names")
-            db.execute("SELECT pg_reload_conf()")
+        pair.on(pair.primary, "ALTER SYSTEM RESET synchronous_standby_names")
+        pair.on(pair.primary, "SELECT pg_reload_conf()")
 
 
-def test_a_store_on_a_standby_and_a_replica_that_is_away(pair: Pair) -> None:
-    store: Any = None
+def test_a_store_on_a_standby_and_a_replica_that_is_away(pair: pg.Pair) -> None:
     with AgentMemory(f"{pair.primary.dsn()}?schema=away", embedder=None) as mem:
         mem.add("one")
-    until = time.monotonic() + 20
-    while not pair.on(pair.standby, "SELECT 1 FROM pg_namespace WHERE nspname = 'away'"):
-        assert time.monotonic() < until
-    store = open_store(f"{pair.standby.dsn()}?schema=away")
+    pair.caught_up()
+    store: Any = open_store(f"{pair.standby.dsn()}?schema=away")
     found = {one.name: one for one in store.examine("default", lambda: 0)}
     store.close()
     assert found["replication"].state == "fail"

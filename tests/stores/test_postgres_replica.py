@@ -20,49 +20,15 @@ from twofold.stores import open_store, postgres_replica
 pytestmark = pytest.mark.skipif(pg.why_not() is not None, reason=str(pg.why_not()))
 
 
-class Pair:
-    """A primary and its standby, and the means to hold the standby back."""
-
-    def __init__(self) -> None:
-        self.primary = pg.Server({"wal_level": "replica"}).create()
-        self.standby = self.primary.standby("reader")
-
-    def on_standby(self, sql: str) -> Any:
-        with psycopg.connect(self.standby.dsn("postgres"), autocommit=True) as db:
-            return db.execute(sql).fetchone()
-
-    def pause(self) -> None:
-        self.on_standby("SELECT pg_wal_replay_pause()")
-        until = time.monotonic() + 20
-        while self.on_standby("SELECT pg_get_wal_replay_pause_state()") != ("paused",):
-            assert time.monotonic() < until
-            time.sleep(0.02)
-
-    def resume(self) -> None:
-        self.on_standby("SELECT pg_wal_replay_resume()")
-
-    def caught_up(self) -> None:
-        with psycopg.connect(self.primary.dsn("postgres"), autocommit=True) as db:
-            lsn = db.execute("SELECT pg_current_wal_lsn()::text").fetchone()[0]
-        until = time.monotonic() + 20
-        while self.on_standby(f"SELECT pg_last_wal_replay_lsn() >= '{lsn}'::pg_lsn") != (True,):
-            assert time.monotonic() < until
-            time.sleep(0.02)
-
-    def remove(self) -> None:
-        self.standby.remove()
-        self.primary.remove()
-
-
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
-    servers = Pair()
+def pair() -> Iterator[pg.Pair]:
+    servers = pg.Pair()
     yield servers
     servers.remove()
 
 
 @pytest.fixture
-def address(pair: Pair, request: pytest.FixtureRequest) -> Iterator[str]:
+def address(pair: pg.Pair, request: pytest.FixtureRequest) -> Iterator[str]:
     """A schema of its own, with ten memories that the standby has too."""
     name = f"s_{abs(hash(request.node.name)):x}"
     url = f"{pair.primary.dsn()}?schema={name}"
@@ -73,7 +39,7 @@ def address(pair: Pair, request: pytest.FixtureRequest) -> Iterator[str]:
     pair.resume()
 
 
-def reader(pair: Pair, address: str, max_lag: int, **settings: Any) -> AgentMemory:
+def reader(pair: pg.Pair, address: str, max_lag: int, **settings: Any) -> AgentMemory:
     return AgentMemory(
         address, embedder="hashing:64", replica=pair.standby.dsn(), max_lag=max_lag, **settings
     )
@@ -88,7 +54,7 @@ def texts(mem: AgentMemory, question: str) -> set[str]:
     return {hit.content for hit in mem.recall(question, k=50, promote=False)}
 
 
-def test_a_standby_that_has_everything_gives_the_same_answer(pair: Pair, address: str) -> None:
+def test_a_standby_that_has_everything_gives_the_same_answer(pair: pg.Pair, address: str) -> None:
     with AgentMemory(address, embedder="hashing:64") as plain, reader(pair, address, 0) as mem:
         now = plain.clock.now()
         wanted = plain.recall("note 7 of the order service", k=5, now=now, promote=False)
@@ -101,7 +67,7 @@ def test_a_standby_that_has_everything_gives_the_same_answer(pair: Pair, address
         assert mem.stats()["replica"]["served"]["replica"] >= 1
 
 
-def test_what_may_be_read_is_bounded_by_sequence_number(pair: Pair, address: str) -> None:
+def test_what_may_be_read_is_bounded_by_sequence_number(pair: pg.Pair, address: str) -> None:
     with (
         AgentMemory(address, embedder="hashing:64") as writer,
         reader(pair, address, 8) as loose,
@@ -128,7 +94,7 @@ def test_what_may_be_read_is_bounded_by_sequence_number(pair: Pair, address: str
 
 
 @pytest.mark.parametrize("max_lag", [1000, postgres_replica.ANY_LAG])
-def test_a_handle_reads_its_own_writes(pair: Pair, address: str, max_lag: int) -> None:
+def test_a_handle_reads_its_own_writes(pair: pg.Pair, address: str, max_lag: int) -> None:
     with reader(pair, address, max_lag) as mem:
         texts(mem, "note")
         pair.pause()
@@ -145,7 +111,7 @@ def test_a_handle_reads_its_own_writes(pair: Pair, address: str, max_lag: int) -
         assert all("river" not in text for text in texts(mem, "crane"))
 
 
-def test_an_answer_never_goes_back(pair: Pair, address: str) -> None:
+def test_an_answer_never_goes_back(pair: pg.Pair, address: str) -> None:
     """A row that was read from the primary, because the replica was too old, stays read."""
     with AgentMemory(address, embedder="hashing:64") as writer, reader(pair, address, 3) as mem:
         pair.pause()
@@ -156,7 +122,7 @@ def test_an_answer_never_goes_back(pair: Pair, address: str) -> None:
         assert again.trace.seq >= first.trace.seq
 
 
-def test_without_the_replica_the_primary_answers(pair: Pair, address: str, monkeypatch: Any) -> None:
+def test_without_the_replica_the_primary_answers(pair: pg.Pair, address: str, monkeypatch: Any) -> None:
     monkeypatch.setattr(postgres_replica, "AWAY", 0.5)
     with AgentMemory(address, embedder="hashing:64") as writer, reader(pair, address, 0) as mem:
         texts(mem, "note")
@@ -177,7 +143,7 @@ def test_without_the_replica_the_primary_answers(pair: Pair, address: str, monke
         assert state(mem)["served"]["replica"] == served + 1
 
 
-def test_a_replica_of_something_else_is_not_believed(pair: Pair, address: str) -> None:
+def test_a_replica_of_something_else_is_not_believed(pair: pg.Pair, address: str) -> None:
     other = pg.Server().create()
     try:
         schema = address.partition("schema=")[2]
@@ -194,7 +160,7 @@ def test_a_replica_of_something_else_is_not_believed(pair: Pair, address: str) -
         other.remove()
 
 
-def test_a_replica_without_the_schema_is_left_alone(pair: Pair, address: str) -> None:
+def test_a_replica_without_the_schema_is_left_alone(pair: pg.Pair, address: str) -> None:
     pair.pause()
     fresh = address + "_new"
     with reader(pair, fresh, 5) as mem:
@@ -207,7 +173,7 @@ def test_a_replica_without_the_schema_is_left_alone(pair: Pair, address: str) ->
 
 @pytest.mark.skipif(not pg.extended(), reason="no pgvector here")
 def test_vectors_words_and_relations_searched_on_the_replica(
-    pair: Pair, address: str, monkeypatch: pytest.MonkeyPatch
+    pair: pg.Pair, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
         db.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -239,7 +205,7 @@ def test_vectors_words_and_relations_searched_on_the_replica(
 
 
 @pytest.mark.skipif(not pg.extended(), reason="no pgvector here")
-def test_a_replica_whose_words_are_not_there_yet_is_not_asked_for_them(pair: Pair, address: str) -> None:
+def test_a_replica_whose_words_are_not_there_yet_is_not_asked_for_them(pair: pg.Pair, address: str) -> None:
     """The searchable tables are made on the primary without a new event: the head does not tell of them."""
     with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
         db.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -257,6 +223,26 @@ def test_a_replica_whose_words_are_not_there_yet_is_not_asked_for_them(pair: Pai
             "note 8 of the order service"
         ]
         assert set(mem._vault.replica.standby._filled) == {"default"}  # type: ignore[union-attr]
+
+
+@pytest.mark.skipif(not pg.extended(), reason="no pgvector here")
+def test_a_replica_that_claims_no_words_is_not_asked_for_them(pair: pg.Pair) -> None:
+    """No vectors either, whose absence would tell: the table of words is there, and nobody has begun to search."""
+    with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
+        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    url = f"{pair.primary.dsn()}?schema=wordless"
+    with AgentMemory(url, embedder=None) as mem:
+        mem.add("a heron by the river")
+    open_store(f"{url}&mode=pushdown").close()
+    pair.caught_up()
+    pair.pause()
+    try:
+        replica = {"replica": pair.standby.dsn(), "max_lag": 0}
+        with AgentMemory(f"{url}&mode=pushdown", embedder=None, **replica) as mem:
+            assert texts(mem, "heron") == {"a heron by the river"}
+            assert mem._vault.replica.standby._filled == {}  # type: ignore[union-attr]
+    finally:
+        pair.resume()
 
 
 def reads_of(mem: AgentMemory, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
@@ -283,7 +269,7 @@ def test_a_replica_needs_a_store_that_can_have_one() -> None:
 
 
 def test_recalls_go_on_while_there_is_no_primary() -> None:
-    servers = Pair()
+    servers = pg.Pair()
     try:
         with AgentMemory(servers.primary.dsn(), embedder="hashing:64") as mem:
             mem.add_many([f"note {i}" for i in range(10)])
@@ -302,7 +288,7 @@ def test_recalls_go_on_while_there_is_no_primary() -> None:
 
 def test_a_log_that_lost_its_end_is_read_anew() -> None:
     """An asynchronous standby is promoted without the last writes: what is in RAM follows the log that is left."""
-    servers = Pair()
+    servers = pg.Pair()
     try:
         both = f"postgresql://{pg.ROLE}@127.0.0.1:{servers.primary.port},127.0.0.1:{servers.standby.port}/twofold"
         with (

@@ -429,6 +429,10 @@ class PostgresStore:
                 if not self._worth_retrying(error, attempt, start):
                     self._fail(error, "make what is searched")
             self._pause(attempt)
+        self._note_filled(tenant, places)
+
+    def _note_filled(self, tenant: str, places: tuple[Any, ...]) -> None:
+        """A tenant's searched tables are whole, and these; what they are searched by is looked up."""
         table = f'"{self._schema}".embedding'
         found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
         self._columns = {dimension for (dimension,) in found}

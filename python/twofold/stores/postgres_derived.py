@@ -49,6 +49,12 @@ def reach_of(tables: Tables, claims: Claims) -> dict[str, int]:
     return {name: seq for name, seq, of, entries in claims if made.get(name) == of and entries is not None}
 
 
+def entries_of(claims: Claims) -> dict[str, int | None]:
+    """How many entries each is said to have; the graph those of the table of edges, which are not counted twice."""
+    said = {name: entries for name, _, _, entries in claims}
+    return {**said, age.NAME: said.get(graph.NAME)}
+
+
 def identity(schema: str, mirror: str | None) -> str:
     """A statement that gives a number per searched table, another one once it was emptied, rewritten or replaced."""
     places = [f'"{schema}".{name}' for name in ("edge", "posting", "embedding")]
@@ -97,9 +103,7 @@ class Derived:
 
     def mend(self, run: Run, head: Head) -> None:
         """Count what there is, and make anew what has lost entries, whoever removed them."""
-        claimed = {name: entries for name, _, _, entries in run(graph.DERIVED, (self._tenant,)).fetchall()}
-        # The graph has what the table of edges has, which is not counted a second time.
-        claimed[age.NAME] = claimed.get(graph.NAME)
+        claimed = entries_of(run(graph.DERIVED, (self._tenant,)).fetchall())
         for name, (sql, args) in self._counting().items():
             ((entries,),) = run(sql, args).fetchall()
             if entries != (claimed.get(name) or 0):

@@ -7,6 +7,7 @@ Every check is a transaction; one that the role has no right to make is a warnin
 from __future__ import annotations
 
 import contextlib
+import functools
 import ipaddress
 import re
 from collections import Counter
@@ -22,7 +23,7 @@ from twofold.stores import postgres_age as age
 from twofold.stores import postgres_graph as graph
 from twofold.stores import postgres_text as text
 from twofold.stores.postgres import PLACES, Connection, PostgresStore
-from twofold.stores.postgres_derived import TABLES, counts, kept_up, reach_of
+from twofold.stores.postgres_derived import TABLES, counts, entries_of, kept_up, reach_of
 from twofold.stores.postgres_schema import (
     AS_TENANT,
     MIGRATIONS,
@@ -91,12 +92,14 @@ class _Looking:
     def ask(self, sql: str, *args: Any) -> list[Any]:
         return self.db.execute(self.store._q(sql), args or None).fetchall()
 
+    @functools.cached_property
     def tables(self) -> list[Any]:
         """(schema, table, ...) of what holds tenants' data, ours and AGE's."""
         return [
             one for one in self.ask(_TABLES, [self.schema, self.graph]) if one[:2] != (self.schema, "format")
         ]
 
+    @functools.cached_property
     def bypasses(self) -> bool:
         """Whether policies do not hold for this role, so that no check can be made through them."""
         return bool(
@@ -213,7 +216,7 @@ def _extensions(at: _Looking) -> list[Finding]:
         )
     }
     used = set()
-    tables = {name for _, name, *_ in at.tables()}
+    tables = {name for _, name, *_ in at.tables}
     if at.store.pushdown or "embedding" in tables:
         used.add("vector")
     if at.store._mirror is not None or "vertex" in tables:
@@ -226,8 +229,10 @@ def _extensions(at: _Looking) -> list[Finding]:
             at.schema,
         )
     }
-    used |= {"vectorscale"} & {"vectorscale" if "diskann" in methods else ""}
-    used |= {"alloydb_scann"} & {"alloydb_scann" if "scann" in methods else ""}
+    if "diskann" in methods:
+        used.add("vectorscale")
+    if "scann" in methods:
+        used.add("alloydb_scann")
     return [
         _extension(at, name, need, *there.get(name, (None, None)), name in used)
         for name, need in EXTENSIONS.items()
@@ -320,7 +325,7 @@ def _role(at: _Looking) -> list[Finding]:
     if strong:
         detail = f"{me} may become {_named(strong)}, for which policies do not hold"
         return [Finding("role", "fail", detail, f"REVOKE that from {me}, or {make}")]
-    owned = sorted({f"{one[0]}.{one[1]}" for one in at.tables() if one[4]})
+    owned = sorted({f"{one[0]}.{one[1]}" for one in at.tables if one[4]})
     if owned:
         return [
             Finding(
@@ -336,7 +341,7 @@ def _role(at: _Looking) -> list[Finding]:
 
 def _security(at: _Looking) -> list[Finding]:
     name = "row-level security"
-    tables = at.tables()
+    tables = at.tables
     missing = sorted(set(TENANT_TABLES) - {table for schema, table, *_ in tables if schema == at.schema})
     if not tables:
         return [
@@ -357,7 +362,7 @@ def _security(at: _Looking) -> list[Finding]:
         or SETTING not in rules[0][2]
         or rules[0][2] != usual[schema][0][0]
     ]
-    seen = [] if at.bypasses() else [f"{s}.{t}" for s, t, *_ in tables if _shows(at, s, t)]
+    seen = [] if at.bypasses else [f"{s}.{t}" for s, t, *_ in tables if _shows(at, s, t)]
     faults = [
         (
             f"switched off on {_named(off)}",
@@ -387,7 +392,7 @@ def _security(at: _Looking) -> list[Finding]:
             Finding(name, "fail", "; ".join(one[0] for one in faults), "; ".join(one[2] for one in faults))
         ]
     what = f"{len(tables)} tables, on and forced, one policy each"
-    if at.bypasses():
+    if at.bypasses:
         return [Finding(name, "warn", f"{what}; but they do not hold for this role", "see the check `role`")]
     return [Finding(name, "ok", f"{what}; nothing is shown without a tenant or to a strange one")]
 
@@ -640,7 +645,7 @@ def _indexes(at: _Looking) -> list[Finding]:
             )
     names = {name for name, *_ in found}
     for name, statement in statements_of_indexes().items():
-        if at.tables() and name not in names:
+        if at.tables and name not in names:
             out.append(Finding(f"index {name}", "fail", "is not there", at.store._q(statement)))
     return out or [Finding("indexes", "ok", f"{len(found)}, all valid")]
 
@@ -677,7 +682,7 @@ def _constraints(at: _Looking) -> list[Finding]:
             )
         )
     kinds = {(table, kind) for table, _, kind, *_ in found}
-    tables = {table for schema, table, *_ in at.tables() if schema == at.schema}
+    tables = {table for schema, table, *_ in at.tables if schema == at.schema}
     wanted = [(table, "p", "primary key") for table in sorted(tables & set(TENANT_TABLES))]
     wanted += [
         (t, kind, what)
@@ -718,8 +723,7 @@ def _derived(at: _Looking, tenant: str) -> list[Finding]:
     head = at.ask("SELECT seq FROM @head WHERE tenant = %s", tenant)
     claims = at.ask(graph.DERIVED, tenant)
     reach, seq = reach_of(tables, claims), head[0][0] if head else 0
-    entries = {one: count for one, _, _, count in claims}
-    entries[age.NAME] = entries.get(graph.NAME)
+    entries = entries_of(claims)
     behind = [one for one in made if reach.get(one, 0) != seq]
     short, told = [], []
     for one, (sql, args) in counts((n for n in made if n not in behind), at.graph, tenant).items():
@@ -760,7 +764,7 @@ def _settings(at: _Looking, *names: str) -> dict[str, str]:
 
 
 def _timeouts(at: _Looking) -> list[Finding]:
-    has = _settings(at, "idle_session_timeout", "transaction_timeout", "tcp_keepalives_idle")
+    has = _settings(at, "idle_session_timeout", "transaction_timeout")
     seconds = int(at.store._statement_ms) // 1000
     limit = f"{seconds} s" if seconds else "no limit"
     detail = (

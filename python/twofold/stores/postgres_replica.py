@@ -24,7 +24,7 @@ from twofold.stores import postgres_graph as walked
 from twofold.stores import postgres_text as worded
 from twofold.stores import postgres_vectors as pushed
 from twofold.stores.postgres import Arguments, Connection, PostgresStore
-from twofold.stores.postgres_derived import TABLES, counts, identity, reach_of
+from twofold.stores.postgres_derived import TABLES, counts, entries_of, identity, reach_of
 from twofold.stores.postgres_schema import MIGRATIONS
 
 T = TypeVar("T")
@@ -111,14 +111,11 @@ class _Standby(PostgresStore):
             (identity(self._schema, self._mirror), ()),
             snapshot=True,
         )
-        reach, claimed = reach_of(tables, claims), {name: entries for name, _, _, entries in claims}
+        reach, claimed = reach_of(tables, claims), entries_of(claims)
         there = {walked.NAME: edges[0][0], worded.NAME: words[0][0]}
-        if missing or (head and any((reach.get(n), claimed[n]) != (head[0][0], there[n]) for n in named)):
+        if missing or (head and any((reach.get(n), claimed.get(n)) != (head[0][0], there[n]) for n in named)):
             raise _Behind
-        table = f'"{self._schema}".embedding'
-        found = self._retried("look for columns", lambda db: db.execute(pushed.COLUMNS, (table,)).fetchall())
-        self._columns = {dimension for (dimension,) in found}
-        self._filled[tenant] = tuple(places[0])
+        self._note_filled(tenant, tuple(places[0]))
 
 
 class ReplicaReads:
