@@ -1018,7 +1018,6 @@ class StoreConformance(SearchConformance):
     address at a time. `copies`: `backup` makes something that `open_backup` opens. `size_by_tenant`: `size`
     tells tenants apart. `writers`, `rows_each`, `kills`: the measure of the process tests, larger in those
     marked `long`.
-
     """
 
     processes: ClassVar[bool] = True

@@ -78,8 +78,6 @@ _PLAIN: Final = re.compile(r'\["[^"\\]*+(?:","[^"\\]*+)*+"\]').fullmatch
 
 def _plain_list(text: Any) -> tuple[str, ...] | None:
     """The list of a text that is surely its canonical JSON (nothing escaped or unprintable); None: look closer."""
-    if not text:
-        return ()
     if not isinstance(text, str) or not _PLAIN(text) or not text.isprintable():
         return None
     return tuple(text[2:-2].split('","'))
