@@ -48,6 +48,11 @@ def mutated(source: random.Random, value: Any) -> Any:
     return value
 
 
+def with_one_changed(source: random.Random, lines: list[Any]) -> list[Any]:
+    at = source.randrange(len(lines))
+    return [*lines[:at], mutated(source, lines[at]), *lines[at + 1 :]]
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Any]:
     """The lines of a real export, and a receipt of its store."""
@@ -77,9 +82,7 @@ def test_a_changed_export_is_imported_sound_or_not_at_all(
     source = random.Random(seed)
     refused = 0
     for _ in range(ROUNDS):
-        made = list(lines)
-        at = source.randrange(len(made))
-        made[at] = mutated(source, made[at])
+        made = with_one_changed(source, lines)
         with AgentMemory(":memory:", embedder="hashing:64") as mem:
             try:
                 import_lines(mem, tmp_path / "x.jsonl", made)
@@ -99,9 +102,7 @@ def test_a_changed_export_merges_or_is_refused(
     lines, _ = exported
     source = random.Random(seed)
     for _ in range(ROUNDS):
-        made = list(lines)
-        at = source.randrange(len(made))
-        made[at] = mutated(source, made[at])
+        made = with_one_changed(source, lines)
         with AgentMemory(":memory:", embedder="hashing:64") as mem:
             mem.add("something of our own")
             try:
