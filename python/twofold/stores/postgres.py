@@ -418,18 +418,12 @@ class PostgresStore:
         """
         if tenant in self._filled:
             return
-        start, attempt = monotonic(), 0
-        while True:
-            try:
-                with self.transaction(tenant) as open_:
-                    places = open_.fill_searched()
-                break
-            except psycopg.Error as error:
-                attempt += 1
-                if not self._worth_retrying(error, attempt, start):
-                    self._fail(error, "make what is searched")
-            self._pause(attempt)
-        self._note_filled(tenant, places)
+
+        def make() -> tuple[Any, ...]:
+            with self.transaction(tenant) as open_:
+                return open_.fill_searched()
+
+        self._note_filled(tenant, self._repeated("make what is searched", make))
 
     def _note_filled(self, tenant: str, places: tuple[Any, ...]) -> None:
         """A tenant's searched tables are whole, and these; what they are searched by is looked up."""
@@ -595,12 +589,20 @@ class PostgresStore:
         return self._retried(doing, work)
 
     def _retried(self, doing: str, work: Callable[[Connection], T]) -> T:
-        """Do something that may be done again, on a connection; again when the server went away or gave it up."""
+        """Do something that may be done again, on a connection."""
+
+        def lent() -> T:
+            with self._lent("read") as db:
+                return work(db)
+
+        return self._repeated(doing, lent)
+
+    def _repeated(self, doing: str, work: Callable[[], T]) -> T:
+        """Do something that may be done again; again when the server went away or gave it up."""
         start, attempt = monotonic(), 0
         while True:
             try:
-                with self._lent("read") as db:
-                    return work(db)
+                return work()
             except (psycopg.Error, UnicodeEncodeError, struct.error) as error:
                 attempt += 1
                 if not self._worth_retrying(error, attempt, start):
