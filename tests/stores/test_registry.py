@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from twofold.errors import InvalidInput, StoreError
-from twofold.stores import open_store
+from twofold.stores import missing_file, open_store
 from twofold.stores.memory import MemoryStore
 from twofold.stores.sqlite import SQLiteStore
 from twofold.testing import TENANT, add
@@ -37,7 +37,9 @@ def test_paths_are_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("sqlite:///d.db", "d.db"),
         (f"sqlite:///{tmp_path}/e%20f.db", "e f.db"),
     ):
+        assert missing_file(url) == tmp_path / file
         store = open_store(url, timeout=1.0)
+        assert missing_file(url) is None
         assert isinstance(store, SQLiteStore)
         assert store.persistent
         assert Path(store.url) == tmp_path / file
@@ -49,8 +51,9 @@ def test_paths_are_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_address_without_a_file_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="names no file"):
-        open_store("sqlite://store.db")
+    for ask in (open_store, missing_file):
+        with pytest.raises(InvalidInput, match="names no file"):
+            ask("sqlite://store.db")
 
 
 def test_an_unknown_option_is_refused(tmp_path: Path) -> None:

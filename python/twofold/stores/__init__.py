@@ -41,29 +41,18 @@ def open_store(url: str | Path, **options: Any) -> Store:
     the PostgreSQL adapter, any other scheme what an entry point of the group "twofold.stores" registers for
     it. Options go to the store's constructor, after the address. StoreError when there is no such adapter.
     """
-    if isinstance(url, str) and (url == ":memory:" or url.startswith("memory:")):
-        return _make("memory", (), options)
-    scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
-    if not separator:
-        return _make("sqlite", (url,), options)
-    if scheme == "sqlite":
-        if not rest.startswith("/"):
-            raise InvalidInput(f"{url!r} names no file; write sqlite:///relative or sqlite:////absolute/path")
-        return _make("sqlite", (unquote(rest[1:]),), options)
-    return _make(scheme, (url,), options)
+    scheme, place = _read(url)
+    return _make(scheme, () if scheme == "memory" else (place,), options)
 
 
 def missing_file(url: str | Path) -> Path | None:
     """The file that an address of a store on this machine means, if it is not there yet; else None."""
-    text = str(url)
-    if text == ":memory:" or text.startswith("memory:"):
-        return None
-    scheme, separator, rest = text.partition("://")
-    if separator and scheme != "sqlite":
+    scheme, place = _read(url)
+    if scheme != "sqlite":
         return None
     from twofold.stores.sqlite import database_file
 
-    path = database_file(unquote(rest[1:]) if separator else url)
+    path = database_file(place)
     return None if path.exists() else path
 
 
@@ -84,10 +73,24 @@ def examine_unopened(url: str | Path, now: Callable[[], int]) -> list[Finding]:
 
     now: this side's clock, in microseconds.
     """
-    scheme, separator, _ = url.partition("://") if isinstance(url, str) else ("", "", "")
-    look: Any = getattr(_load(scheme), "examine_unopened", None) if separator and scheme != "sqlite" else None
+    scheme, _ = _read(url)
+    look: Any = getattr(_load(scheme), "examine_unopened", None)
     found: list[Finding] = look(url, now) if look is not None else []
     return found
+
+
+def _read(url: str | Path) -> tuple[str, str | Path]:
+    """The scheme of an address, and what its adapter is given: of sqlite the path, of others the address."""
+    if isinstance(url, str) and (url == ":memory:" or url.startswith("memory:")):
+        return "memory", url
+    scheme, separator, rest = url.partition("://") if isinstance(url, str) else ("", "", "")
+    if not separator:
+        return "sqlite", url
+    if scheme == "sqlite":
+        if not rest.startswith("/"):
+            raise InvalidInput(f"{url!r} names no file; write sqlite:///relative or sqlite:////absolute/path")
+        return "sqlite", unquote(rest[1:])
+    return scheme, url
 
 
 def _make(scheme: str, address: tuple[Any, ...], options: dict[str, Any]) -> Store:
