@@ -55,10 +55,7 @@ def pushdown(folder: Path) -> str:
     postgresql(folder)
     if not pg.has("vector"):
         pytest.skip("the server has no pgvector")
-    import psycopg
-
-    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    pg.shared().extend("vector")
     return pg.address(folder, mode="pushdown")
 
 

@@ -119,6 +119,17 @@ class Server:
             db.execute(f"CREATE DATABASE twofold OWNER {ROLE}")
         return self
 
+    def extend(self, *extensions: str) -> None:
+        """Make those of the extensions that come with these binaries, and let the tests' role use them."""
+        import psycopg
+
+        with psycopg.connect(self.dsn("postgres"), autocommit=True) as db:
+            for name in extensions:
+                if has(name, self.bin):
+                    db.execute(f"CREATE EXTENSION IF NOT EXISTS {name}")
+                    if name == "age":
+                        db.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {ROLE}")
+
     def start(self) -> None:
         settings = {"fsync": "off", "max_connections": "200", "shared_buffers": "64MB", **self.settings}
         if has("age", self.bin):

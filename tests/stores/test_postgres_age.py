@@ -26,10 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True, scope="module")
 def extensions() -> None:
-    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-        for name in ("vector", "age"):
-            db.execute(f"CREATE EXTENSION IF NOT EXISTS {name}")
-        db.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {pg.ROLE}")
+    pg.shared().extend("vector", "age")
 
 
 @pytest.fixture(scope="module")

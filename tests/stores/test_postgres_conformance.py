@@ -21,11 +21,7 @@ pytestmark = pytest.mark.skipif(pg.why_not() is not None, reason=str(pg.why_not(
 
 @pytest.fixture(autouse=True, scope="module")
 def extensions() -> None:
-    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-        for name in filter(pg.has, ("vector", "age")):
-            db.execute(f"CREATE EXTENSION IF NOT EXISTS {name}")
-        if pg.has("age"):
-            db.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {pg.ROLE}")
+    pg.shared().extend("vector", "age")
 
 
 class TestPostgres(StoreConformance):

@@ -146,8 +146,7 @@ def test_rows_that_are_shown_without_a_tenant_are_noticed_by_looking(mem: AgentM
 
 @pytest.mark.skipif(not pg.has("age"), reason="needs a server with the extension age")
 def test_the_parents_of_the_graph_are_looked_at(tmp_path: Path, admin: Any) -> None:
-    admin.execute("CREATE EXTENSION IF NOT EXISTS age")
-    admin.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {pg.ROLE}")
+    pg.shared().extend("age")
     with AgentMemory(pg.address(tmp_path, graph="age"), embedder="hashing:64") as mem:
         mem.add("a", entities=["b"])
         assert unusual(mem) == {}
@@ -299,14 +298,16 @@ def test_constraints_that_do_not_hold(mem: AgentMemory) -> None:
 
 @pytest.mark.skipif(not pg.has("vector"), reason="needs a server with the extension vector")
 def test_disabled_triggers_and_the_extension_in_use(tmp_path: Path) -> None:
-    with psycopg.connect(pg.shared().dsn("postgres", "twofold"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        with AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as mem:
-            mem.add("one")
-            assert unusual(mem) == {}
-            assert "used (mode=pushdown)" in checks(mem)["extension vector"]["detail"]
-            db.execute(f"ALTER TABLE {schema_of(mem)}.vector DISABLE TRIGGER ALL")
-            assert unusual(mem)["constraints of vector"][0] == "fail"
+    pg.shared().extend("vector")
+    with (
+        psycopg.connect(pg.shared().dsn("postgres", "twofold"), autocommit=True) as db,
+        AgentMemory(pg.address(tmp_path, mode="pushdown"), embedder="hashing:64") as mem,
+    ):
+        mem.add("one")
+        assert unusual(mem) == {}
+        assert "used (mode=pushdown)" in checks(mem)["extension vector"]["detail"]
+        db.execute(f"ALTER TABLE {schema_of(mem)}.vector DISABLE TRIGGER ALL")
+        assert unusual(mem)["constraints of vector"][0] == "fail"
 
 
 # Settings

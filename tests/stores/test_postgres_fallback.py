@@ -1,5 +1,4 @@
 """The vector part on another build of PostgreSQL than the one the other tests run on, so that neither is a must."""
-# ruff: noqa: E402 -- what imports psycopg comes after the skip for those who do not have it
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-psycopg: Any = pytest.importorskip("psycopg")
+pytest.importorskip("psycopg")
 
 from tests.stores import pg
 from tests.stores.test_postgres_memory import random_items, random_query, told
@@ -30,8 +29,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def server() -> Iterator[pg.Server]:
     other = pg.Server(where=OTHER).create()
-    with psycopg.connect(other.dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION vector")
+    other.extend("vector")
     yield other
     other.remove()
 

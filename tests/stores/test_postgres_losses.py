@@ -29,11 +29,8 @@ QUESTIONS = ["Ann restarted the billing service", "数据库 升级了 Bob", "wh
 
 @pytest.fixture
 def admin() -> Iterator[Any]:
+    pg.shared().extend("vector", "age")
     with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        if GRAPH:
-            db.execute("CREATE EXTENSION IF NOT EXISTS age")
-            db.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {pg.ROLE}")
         yield db
 
 
@@ -228,8 +225,8 @@ def test_a_replica_with_short_tables_is_not_asked(tmp_path: Path) -> None:
     primary = pg.Server({"wal_level": "replica"}).create()
     standby = None
     try:
+        primary.extend("vector")
         with psycopg.connect(primary.dsn("postgres"), autocommit=True) as db:
-            db.execute("CREATE EXTENSION vector")
             url = f"{primary.dsn()}?schema=short&mode=pushdown"
             with AgentMemory(url, embedder="hashing:64", auto_supersede=False) as mem:
                 fill(mem, 60)

@@ -35,10 +35,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True, scope="module")
 def extensions() -> None:
-    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        if pg.has("vectorscale"):
-            db.execute("CREATE EXTENSION IF NOT EXISTS vectorscale")
+    pg.shared().extend("vector", "vectorscale")
 
 
 @pytest.fixture

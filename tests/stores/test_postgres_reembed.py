@@ -1,5 +1,4 @@
 """Re-embedding on PostgreSQL, with vectors in RAM and in the server: the courses of tests/test_reembed.py."""
-# ruff: noqa: E402 -- what imports psycopg comes after the skip for those who do not have it
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-psycopg: Any = pytest.importorskip("psycopg")
+pytest.importorskip("psycopg")
 
 from tests import test_reembed as courses
 from tests.stores import pg
@@ -27,7 +26,6 @@ def test_on_postgres(
     if mode == "pushdown":
         if not pg.has("vector"):
             pytest.skip("needs a server with the extension vector")
-        with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-            db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        pg.shared().extend("vector")
     monkeypatch.setattr(maintain, "REEMBED_BATCH", 32)
     course(pg.address(tmp_path, mode=mode), tmp_path / "copy")

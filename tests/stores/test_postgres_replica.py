@@ -175,8 +175,7 @@ def test_a_replica_without_the_schema_is_left_alone(pair: pg.Pair, address: str)
 def test_vectors_words_and_relations_searched_on_the_replica(
     pair: pg.Pair, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    pair.primary.extend("vector")
     pushed = f"{address}&mode=pushdown"
     with AgentMemory(pushed, embedder="hashing:64") as plain, reader(pair, pushed, 0) as mem:
         made = plain.add_many([{"content": f"swan {i} on the lake", "entities": ["Ann"]} for i in range(400)])
@@ -207,8 +206,7 @@ def test_vectors_words_and_relations_searched_on_the_replica(
 @pytest.mark.skipif(not pg.extended(), reason="no pgvector here")
 def test_a_replica_whose_words_are_not_there_yet_is_not_asked_for_them(pair: pg.Pair, address: str) -> None:
     """The searchable tables are made on the primary without a new event: the head does not tell of them."""
-    with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    pair.primary.extend("vector")
     open_store(f"{address}&mode=pushdown").close()  # the tables are there, and empty
     pair.caught_up()
     pair.pause()
@@ -228,8 +226,7 @@ def test_a_replica_whose_words_are_not_there_yet_is_not_asked_for_them(pair: pg.
 @pytest.mark.skipif(not pg.extended(), reason="no pgvector here")
 def test_a_replica_that_claims_no_words_is_not_asked_for_them(pair: pg.Pair) -> None:
     """No vectors either, whose absence would tell: the table of words is there, and nobody has begun to search."""
-    with psycopg.connect(pair.primary.dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    pair.primary.extend("vector")
     url = f"{pair.primary.dsn()}?schema=wordless"
     with AgentMemory(url, embedder=None) as mem:
         mem.add("a heron by the river")

@@ -33,8 +33,7 @@ LONG = "a name of an entity that is too long for an index entry " * 12
 
 @pytest.fixture(autouse=True, scope="module")
 def extensions() -> None:
-    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    pg.shared().extend("vector")
 
 
 def tell(address: str, memories: int) -> None:

@@ -1,5 +1,4 @@
 """The stateful, replay and isolation tests with everything searched in the server, and the graph mirrored in AGE."""
-# ruff: noqa: E402 -- what imports psycopg comes after the skip for those who do not have it
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-psycopg: Any = pytest.importorskip("psycopg")
+pytest.importorskip("psycopg")
 
 from tests import test_isolation as isolation
 from tests import test_replay as replay
@@ -37,11 +36,7 @@ def extensions() -> None:
 
 @functools.cache
 def make_extensions() -> None:
-    with psycopg.connect(pg.shared().dsn("postgres"), autocommit=True) as db:
-        db.execute("CREATE EXTENSION IF NOT EXISTS vector")
-        if pg.has("age"):
-            db.execute("CREATE EXTENSION IF NOT EXISTS age")
-            db.execute(f"GRANT USAGE ON SCHEMA ag_catalog TO {pg.ROLE}")
+    pg.shared().extend("vector", "age")
 
 
 class Naming(AgentMemory):

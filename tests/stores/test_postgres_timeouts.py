@@ -34,9 +34,7 @@ LIMITS = {"statement_timeout": "1", "connect_timeout": "2"}
 def server() -> Iterator[pg.Server]:
     """A server of its own, which may be stopped while others go on using the shared one."""
     own = pg.Server({"wal_level": "replica"}).create()
-    if pg.has("vector"):
-        with psycopg.connect(own.dsn("postgres"), autocommit=True) as db:
-            db.execute("CREATE EXTENSION vector")
+    own.extend("vector")
     yield own
     own.remove()
 
@@ -309,7 +307,7 @@ def test_a_session_that_ends_while_the_searched_tables_are_made(
     tmp_path: Path, admin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the middle of it, and before its commit: what was not committed is made again, and nothing is reported."""
-    admin.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    pg.shared().extend("vector")
     with contextlib.closing(open_store(pg.address(tmp_path))) as plain:
         add(plain, *(f"text {n}" for n in range(50)))
     asked: list[str] = []
@@ -342,8 +340,7 @@ def test_sessions_ended_all_the_time_lose_and_double_nothing(tmp_path: Path, adm
     stop = threading.Event()
     ended = 0
     mode = {"mode": "pushdown"} if pg.has("vector") else {}
-    if mode:
-        admin.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    pg.shared().extend("vector")
 
     def end() -> None:
         nonlocal ended
