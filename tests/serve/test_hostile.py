@@ -52,16 +52,20 @@ FORGED: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
+def forged(receipt: dict[str, Any], field: str, value: Any) -> bytes:
+    """A request to replay a receipt that says something else; its id can be made to fit by anybody."""
+    body = {name: part for name, part in receipt.items() if name != "id"} | {field: value}
+    digest = hashlib.sha256(audit.canonical(body).encode()).hexdigest()[:32]
+    return json.dumps({"receipt": {**body, "id": digest}}).encode()
+
+
 @pytest.mark.parametrize("field,value", FORGED, ids=[f"{n}={str(v)[:20]}" for n, v in FORGED])
 def test_a_forged_receipt(running: Running, field: str, value: Any) -> None:
-    """Its id can be made to fit by anybody; what it says must still be looked at."""
+    """What it says must still be looked at."""
     client = running.client()
     client.add("the heron nests by the weir")
     receipt = client.recall("heron").receipt.to_json()
-    receipt[field] = value
-    body = {name: part for name, part in receipt.items() if name != "id"}
-    receipt["id"] = hashlib.sha256(audit.canonical(body).encode()).hexdigest()[:32]
-    asked = json.dumps({"receipt": receipt}).encode()
+    asked = forged(receipt, field, value)
     status, _, problem = ask(running.url, "POST", "/v1/replay", asked, running.key("b"))
     assert status < 500, problem  # some are receipts of another question, which may be asked
     stranger = running.key("c", tenant="t2")
@@ -73,11 +77,8 @@ def test_a_forged_receipt_widens_nothing(running: Running) -> None:
     owner = running.client()
     owner.add("the launch code is heron", namespace="private")
     receipt = owner.recall("launch code", namespaces="private").receipt.to_json()
-    receipt["agent_id"] = "exec-1"
-    body = {name: part for name, part in receipt.items() if name != "id"}
-    receipt["id"] = hashlib.sha256(audit.canonical(body).encode()).hexdigest()[:32]
     key = running.key("exec-1", role="executor", namespaces=["build/*"])
-    asked = json.dumps({"receipt": receipt}).encode()
+    asked = forged(receipt, "agent_id", "exec-1")
     status, _, problem = ask(running.url, "POST", "/v1/replay", asked, key)
     assert status == 403
     assert "launch" not in json.dumps(problem)
