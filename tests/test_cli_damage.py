@@ -91,15 +91,18 @@ def newer(file: Path) -> None:
         db.execute("PRAGMA user_version = 999")
 
 
+def inverted(data: bytes, page: int, size: int) -> bytes:
+    """With all bits of a page the other way; the first page is 0."""
+    at, end = page * size, (page + 1) * size
+    return data[:at] + bytes(byte ^ 0xFF for byte in data[at:end]) + data[end:]
+
+
 def flipped(file: Path) -> None:
     """A page in the middle: the root of the rows' table, which holds rows or the way to them."""
     with contextlib.closing(sqlite3.connect(file)) as db:
         (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'memory'").fetchone()
         (size,) = db.execute("PRAGMA page_size").fetchone()
-    data = bytearray(file.read_bytes())
-    for at in range((page - 1) * size, page * size):
-        data[at] ^= 0xFF
-    file.write_bytes(bytes(data))
+    file.write_bytes(inverted(file.read_bytes(), page - 1, size))
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
@@ -223,10 +226,7 @@ def test_what_reads_all_notices_any_page(
     size = int.from_bytes(sound[16:18], "big")
     for page in range(1, len(sound) // size, 3):
         file = good.copy(tmp_path / f"page-{page}")
-        data = bytearray(sound)
-        for at in range(page * size, (page + 1) * size):
-            data[at] ^= 0xFF
-        file.write_bytes(bytes(data))
+        file.write_bytes(inverted(sound, page, size))
         assert_refused(call(arguments(path, good, file)))
 
 
@@ -325,9 +325,8 @@ READ_A_FILE = {
     "import": ["import"],
     **{
         f"import {name}": ["import", "--format", name]
-        for name in ("jsonl", "markdown", "messages", "chatgpt")
+        for name in ("jsonl", "markdown", "messages", "chatgpt", "claude-code", "mem0", "reference")
     },
-    **{f"import {name}": ["import", "--format", name] for name in ("claude-code", "mem0", "reference")},
     "mcp": ["mcp", "--profile", "reference", "--import"],
     "restore-backup": ["restore-backup"],
 }
