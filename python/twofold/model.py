@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from twofold.errors import StoreCorrupt
+
 
 class Role(StrEnum):
     """What an agent is for; `access.py` says what each may do."""
@@ -238,6 +240,23 @@ class Finding(NamedTuple):
     state: str
     detail: str
     remedy: str = ""
+
+
+def float_rows(
+    generation: int, dimension: int, ordinals: Sequence[int], blobs: Sequence[bytes]
+) -> npt.NDArray[np.float32]:
+    """Vectors as stores keep them, little-endian float32, as rows (n, dimension) that are not to be written to.
+
+    ordinals: of their rows, for the error. StoreCorrupt where one has another size.
+    """
+    try:
+        data = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), dimension)
+    except ValueError:
+        raise StoreCorrupt(
+            f"a vector of generation {generation} between rows {ordinals[0]} and {ordinals[-1]} has not "
+            f"{dimension} numbers; restore a backup or re-embed"
+        ) from None
+    return data.astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)

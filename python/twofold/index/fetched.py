@@ -9,10 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from twofold.errors import StoreCorrupt
 from twofold.index.pushed import Mask, Record
 from twofold.index.tenant import TenantIndex, VectorPart
-from twofold.model import Generation, Vectors
+from twofold.model import Generation, Vectors, float_rows
 
 Ints = npt.NDArray[np.int64]
 
@@ -38,16 +37,9 @@ class FetchedPart(VectorPart):
         if not records:
             return
         ordinals, parts, starts, stops, blobs, codes = zip(*records, strict=True)
-        try:
-            data = np.frombuffer(b"".join(blobs), "<f4").reshape(len(records), self.generation.dimension)
-        except ValueError:
-            raise StoreCorrupt(
-                f"a vector of generation {self.generation.number} between rows {ordinals[0]} and {ordinals[-1]} "
-                f"has not {self.generation.dimension} numbers; restore a backup or re-embed"
-            ) from None
+        data = float_rows(self.generation.number, self.generation.dimension, ordinals, blobs)
         places = np.array([ordinals, parts, starts, stops], np.int64)
         before = len(self.ordinals)
-        data = data.astype(np.float32, copy=False)
         self.add(Vectors(self.generation.number, places[0], places[1], places[2], places[3], data, codes))
         self.one_per_row = False  # ordinals are not places here, even where the first ones happen to be
         rows, first, count = np.unique(places[0], return_index=True, return_counts=True)

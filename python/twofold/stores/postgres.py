@@ -31,7 +31,7 @@ from psycopg.types.numeric import Int8BinaryDumper
 from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError
 from twofold.index.pushed import Found, Near, Steps, stored_name
-from twofold.model import Batch, Changes, Event, Finding, Generation, Head, Row, Vectors
+from twofold.model import Batch, Changes, Event, Finding, Generation, Head, Row, Vectors, float_rows
 from twofold.stores import postgres_age as age
 from twofold.stores import postgres_feed as feed
 from twofold.stores import postgres_graph as walked
@@ -1148,17 +1148,9 @@ def _vectors(generation: int, dimension: int, records: list[Any]) -> Vectors:
     if not records:
         return _joined(generation, dimension, [])
     ordinals, parts, starts, stops, blobs, codes = zip(*records, strict=True)
-    try:
-        data = np.frombuffer(b"".join(blobs), "<f4").reshape(len(records), dimension)
-    except ValueError:
-        raise StoreCorrupt(
-            f"a vector of generation {generation} between rows {ordinals[0]} and {ordinals[-1]} has not "
-            f"{dimension} numbers; restore a backup or re-embed"
-        ) from None
+    data = float_rows(generation, dimension, ordinals, blobs).copy()
     places = np.array([ordinals, parts, starts, stops], np.int64)
-    return Vectors(
-        generation, places[0], places[1], places[2], places[3], data.astype(np.float32), tuple(codes)
-    )
+    return Vectors(generation, places[0], places[1], places[2], places[3], data, tuple(codes))
 
 
 def _joined(generation: int, dimension: int, blocks: list[Vectors]) -> Vectors:

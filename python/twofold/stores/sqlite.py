@@ -27,7 +27,7 @@ import numpy as np
 from twofold.clock import monotonic
 from twofold.errors import InvalidInput, NotFound, StoreBusy, StoreCorrupt, StoreError, StoreTooNew
 from twofold.files import path_of, reason
-from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors
+from twofold.model import Batch, Changes, Event, Generation, Head, Row, Vectors, float_rows
 from twofold.stores import schema
 from twofold.stores.fifo import FifoLock
 
@@ -729,13 +729,7 @@ def _vectors(generation: int, dimension: int, n: int, records: Any) -> Vectors:
         ordinals, parts, starts, stops, blobs, coded = zip(*chunk, strict=True)
         codes += coded
         end = at + len(chunk)
-        try:
-            data[at:end] = np.frombuffer(b"".join(blobs), dtype="<f4").reshape(len(chunk), dimension)
-        except ValueError:
-            raise StoreCorrupt(
-                f"a vector of generation {generation} between rows {ordinals[0]} and {ordinals[-1]} has not "
-                f"{dimension} numbers; restore a backup or re-embed"
-            ) from None
+        data[at:end] = float_rows(generation, dimension, ordinals, blobs)
         spans[:, at:end] = (ordinals, parts, starts, stops)
         at = end
     return Vectors(generation, spans[0], spans[1], spans[2], spans[3], data, tuple(codes))
